@@ -1,5 +1,5 @@
-//! Admission control: the built-in plugins that may change or reject a write, after authorization and before
-//! storage.
+//! Admission control: plugins, webhooks and policies that may change or reject a write, after authorization and
+//! before storage.
 //!
 //! Entry point: the [`Admission`] trait, which is all that the registry depends on. [`plugins`] has the
 //! implementations, and [`chain::Chain`] runs them in order. [`matching`] selects the writes of webhooks and

@@ -47,14 +47,17 @@ use crate::server::lifecycle::{HookError, Lifecycle, PreShutdownHook, ShutdownTi
 use crate::serving::Drained;
 use crate::tasks::TaskGroup;
 use compose::build;
-use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
+use futures_util::{FutureExt as _, Stream, StreamExt as _};
 use port::OpenPort;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 use store::Stores;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
 /// Time for the gateway's own tasks to end after the last connection is closed.
@@ -137,6 +140,7 @@ impl Gateway {
     pub async fn failed(&mut self) -> Error {
         match self.fatal.recv().await {
             Some(error) => Error::Fatal(error.into()),
+            // The sender is gone: all hooks have ended, so none can fail any more.
             None => std::future::pending().await,
         }
     }
@@ -165,14 +169,19 @@ impl Gateway {
         let server = port.server;
         let stopping = &server;
         let stop = || stopping.stop_accepting();
+        // From the outside in: requests, connections, tasks, audit, store. Each stage may still need the next
+        // one.
         let drained = lifecycle.shut_down(times, hooks, stop, || async {}).await;
+        // Requests have had their time; what is left are idle connections and stragglers.
         let closed = server.drain(Duration::from_secs(2)).await;
+        // Before audit: tasks such as control loops send requests, which are audited.
         if let Err(late) = tasks.shutdown(tokio::time::Instant::now() + TASKS_GRACE).await {
             tracing::warn!(tasks = ?late.0, "tasks did not end in time");
         }
         if let Some(audit) = audit {
             audit.shut_down(tokio::time::Instant::now() + AUDIT_GRACE).await;
         }
+        // Last, and off the reactor: it waits for the disk.
         let flushed = tokio::task::spawn_blocking(move || stores.shutdown()).await;
         if let Err(e) = flushed {
             tracing::error!("closing the store failed: {e}");
@@ -220,31 +229,55 @@ impl GatewayBuilder {
 
 async fn run_until_signalled(builder: GatewayBuilder) -> Result<(), Error> {
     let gateway = build(builder).await?;
-    serve_until_signalled(gateway, std::future::pending()).await
+    serve_until_signalled(gateway, Signals::catch()?, std::future::pending()).await
 }
 
 /// Serves until a termination signal or a fatal error, then shuts down in order. `beside` runs meanwhile and
 /// never ends.
-async fn serve_until_signalled(mut gateway: Gateway, beside: impl Future<Output = ()>) -> Result<(), Error> {
-    let mut terminate = signal(tokio::signal::unix::SignalKind::terminate())?;
-    let mut interrupt = signal(tokio::signal::unix::SignalKind::interrupt())?;
+async fn serve_until_signalled(
+    mut gateway: Gateway,
+    mut signals: Signals,
+    beside: impl Future<Output = ()>,
+) -> Result<(), Error> {
     // The order does not matter: each event leads to the same shutdown, and a signal that loses is not needed
     // any more.
     let failure = tokio::select! {
-        _ = terminate.recv() => None,
-        _ = interrupt.recv() => None,
+        _ = signals.next() => None,
         error = gateway.failed() => Some(error),
         () = beside => None,
     };
     tracing::info!("shutting down");
     tokio::select! {
         _ = gateway.shut_down() => {}
-        _ = terminate.recv() => return Err(Error::SecondSignal),
-        _ = interrupt.recv() => return Err(Error::SecondSignal),
+        _ = signals.next() => return Err(Error::SecondSignal),
     }
     failure.map_or(Ok(()), Err)
 }
 
-fn signal(kind: tokio::signal::unix::SignalKind) -> Result<tokio::signal::unix::Signal, Error> {
-    tokio::signal::unix::signal(kind).map_err(Error::Signals)
+/// The signals that end the process in order, as a stream without end.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    /// From now on the signals no longer kill the process.
+    fn catch() -> Result<Self, Error> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate()).map_err(Error::Signals)?,
+            interrupt: signal(SignalKind::interrupt()).map_err(Error::Signals)?,
+        })
+    }
+}
+
+impl Stream for Signals {
+    type Item = ();
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<()>> {
+        let this = self.get_mut();
+        match this.terminate.poll_recv(cx) {
+            Poll::Pending => this.interrupt.poll_recv(cx),
+            caught => caught,
+        }
+    }
 }

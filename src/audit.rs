@@ -64,6 +64,7 @@ impl Audit {
 
     /// Submits an event later, from a task.
     pub(crate) fn defer(&self, submit: impl Future<Output = ()> + Send + 'static) {
+        // At shutdown the group takes no more tasks, and the event is lost.
         if !self.tasks.spawn("audit event", submit) {
             self.metrics.failed("deferred", 1);
         }
@@ -80,6 +81,7 @@ impl Audit {
     /// Batching backends never make the caller wait: if the queue is full, the event is dropped and counted.
     pub(crate) fn submit(&self, event: Event) -> PendingWrites {
         self.metrics.events.inc();
+        // Shared by all backends, whose queues may hold it for as long as the sink retries.
         let event = Arc::new(event);
         let waits = self.backends.iter().filter_map(|b| b.submit(&event, &self.tasks));
         PendingWrites(waits.collect())
@@ -113,7 +115,9 @@ impl PendingWrites {
     /// Cancel safe: the writes continue.
     pub(crate) async fn wait(self) -> bool {
         let mut good = true;
+        // One after the other is enough: the writes run concurrently in their own tasks.
         for (strict, stored) in self.0 {
+            // A sender that was dropped without a result means that the write was lost.
             let stored = stored.await.unwrap_or(false);
             good &= stored || !strict;
         }

@@ -128,6 +128,8 @@ impl std::error::Error for AuthenticationError {}
 /// Appends `system:authenticated`, unless the groups contain it or `system:unauthenticated`. Same rule as
 /// upstream's `pkg/authentication/group/authenticated_group_adder.go`.
 pub(crate) fn add_authenticated(user: &mut UserInfo) {
+    // Front proxies and impersonation may state `system:unauthenticated`; adding the other group would
+    // contradict it.
     if !speaks_of_authentication(user) {
         user.groups.push(AUTHENTICATED.to_owned());
     }

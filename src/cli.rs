@@ -78,6 +78,7 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, UsageE
     };
     match matches.subcommand() {
         Some(("serve", matches)) => {
+            // kube-apiserver has `--version` as a flag, and scripts call it without any other.
             if let Some(raw) = matches.get_one::<String>("version") {
                 let format = if raw == "raw" { "json" } else { "text" };
                 return Ok(Command::Print(version::render(format)));
@@ -101,17 +102,20 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, UsageE
         Some(("docs-flags", _)) => Ok(Command::Print(flags::markdown())),
         Some(("docs-config", _)) => Ok(Command::Print(configuration::markdown())),
         Some(("docs-man", _)) => shell::manual().map(Command::Print),
+        // Not reached: clap requires a subcommand and knows no others.
         _ => Ok(Command::Print(version::render("text"))),
     }
 }
 
 /// Replaces `_` by `-` in flag names, as upstream's normaliser does (`k8s.io/component-base/cli/flag`).
 fn with_dashes(arg: OsString) -> OsString {
+    // Not a flag name, whatever it is; clap reports it.
     let Some(text) = arg.to_str() else { return arg };
     let Some(flag) = text.strip_prefix("--") else {
         return arg;
     };
     let (name, value) = match flag.find('=') {
+        // Only the name: an underscore in the value is the user's.
         Some(at) => flag.split_at(at),
         None => (flag, ""),
     };
@@ -141,6 +145,7 @@ fn first_in_use(list: &OsStr) -> PathBuf {
     let files: Vec<PathBuf> = std::env::split_paths(list)
         .filter(|f| !f.as_os_str().is_empty())
         .collect();
+    // Errors are skipped here: the file that is chosen in the end is read again, and reported.
     let names_one = |file: &&PathBuf| {
         let document = std::fs::read(file).ok().and_then(|text| yaml::decode(&text).ok());
         document.is_some_and(|d| !d.str_at(&["current-context"]).is_empty())
@@ -155,7 +160,7 @@ pub enum QueryError {
     /// The kubeconfig is wrong.
     #[error(transparent)]
     Kubeconfig(KubeconfigError),
-    /// There is no kubeconfig.
+    /// The kubeconfig does not exist. The remedy differs from that for an invalid one.
     #[error("{0}; name another with --kubeconfig or $KUBECONFIG")]
     NoKubeconfig(#[source] KubeconfigError),
     /// The server was not reached or rejects the request.
@@ -226,6 +231,7 @@ fn refused(error: &clap::Error) -> Result<Command, UsageError> {
         similar => format!("; did you mean {similar}?"),
     };
     Err(UsageError::new(match error.kind() {
+        // clap reports help as an error, but it goes to standard output with exit code 0.
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             return Ok(Command::Print(error.render().to_string()));
         }
@@ -249,6 +255,7 @@ fn refused(error: &clap::Error) -> Result<Command, UsageError> {
         }
         _ => {
             let text = error.render().to_string();
+            // One line, as all our errors; clap adds a usage summary that a log does not need.
             let line = text.lines().next().unwrap_or_default();
             line.trim_start_matches("error: ").to_owned()
         }

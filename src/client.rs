@@ -4,9 +4,10 @@
 //!
 //! [`webhook`] calls webhooks, and validates how they are called.
 //!
-//! Error texts are Go's wherever clients or object conditions show them. What forwards requests of others is
-//! in [`crate::proxy`].
+//! Error texts are Go's wherever clients or object conditions show them. Forwarding of clients' requests is
+//! left to [`crate::proxy`].
 
+mod bearer;
 pub(crate) mod fetch;
 mod http;
 pub(crate) mod informer;

@@ -55,14 +55,14 @@ use std::time::Duration;
 use term::Term;
 use tokio::time::Instant;
 
-/// Time that the tasks of a term have to end.
+/// Time that the tasks of a term have to end. Short, because another process may start the loops meanwhile.
 const TERM_GRACE: Duration = Duration::from_secs(2);
 
 /// The dependencies of the loops.
 pub(crate) struct Config {
     /// The loops to run.
     pub selection: Selection,
-    /// The stores that are followed.
+    /// The stores that the informers watch.
     pub lookup: StoreLookup,
     /// The gateway's filter chain.
     pub handler: Arc<dyn Handler>,
@@ -78,7 +78,7 @@ pub(crate) struct Config {
     pub issuer: Issuer,
     /// `--legacy-service-account-token-clean-up-period`
     pub unused_tokens: Duration,
-    /// Metrics.
+    /// Registry for the metrics of queues and of the endpoint loops.
     pub telemetry: Telemetry,
 }
 
@@ -97,6 +97,7 @@ impl Controllers {
         let Some(leases) = storage(&config.lookup, "coordination.k8s.io", "leases") else {
             return;
         };
+        // Once for all terms: a registry refuses to register a metric twice.
         let slice_metrics = Arc::new(SliceMetrics::new(&config.telemetry));
         let contended = config.shared_store;
         let mut election = Election::new(leases, &config.handler, config.identity.clone(), contended);
@@ -165,11 +166,13 @@ fn start(selection: &Selection, term: &Term) {
             start(term);
         }
     }
+    // After all loops have subscribed: an informer that runs already would not replay its objects to them.
     term.follow();
 }
 
 async fn end(term: &Term) {
     if let Err(late) = term.tasks().shutdown(Instant::now() + TERM_GRACE).await {
+        // Not an error: every write is conditional, so an interrupted loop leaves consistent objects.
         tracing::warn!(tasks = ?late.0, "control loops were interrupted");
     }
 }

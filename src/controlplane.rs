@@ -159,6 +159,8 @@ pub(crate) fn build(
         )),
         token: config.tokens.as_ref().map(token),
         finalize: Arc::new(subresources::finalize::Finalize(stores.clone())),
+        // Two resources, one handler: `pods/binding` takes the pod's name from the URL, `bindings` from the
+        // body.
         binding: Arc::new(subresources::binding::Binding(stores.clone())),
         bindings: Arc::new(subresources::binding::Binding(stores.clone())),
         eviction: Arc::new(subresources::eviction::Eviction(stores.clone())),
@@ -240,10 +242,12 @@ pub(crate) fn build(
         node_ports,
         stores: stores.clone(),
     };
+    // Checked before the stores are published, so that a failed build leaves `stores` unchanged.
     if let Some(what) = first_duplicate(plane.groups.iter().chain([&plane.apiregistration])) {
         return Err(BuildError::Duplicate(what));
     }
     let all = plane.groups.iter().chain([&plane.apiregistration]);
+    // Handlers hold this lookup instead of a store, because they are created before the stores exist.
     stores.add(all.flat_map(|g| &g.resources).map(|(_, store)| store));
     Ok(plane)
 }
@@ -299,6 +303,7 @@ fn connections(stores: &StoreLookup, connector: BackendConnector) -> groups::cor
         portforward: stream(stream::StreamKind::PortForward),
         pods_proxy: proxy(Proxy::Pods),
         services_proxy: proxy(Proxy::Services {
+            // One counter for all Services: it only varies where each search for an endpoint starts.
             next: AtomicUsize::default(),
         }),
         nodes_proxy: proxy(Proxy::Nodes),
@@ -311,6 +316,8 @@ fn service_allocators(config: &Config) -> std::result::Result<ServiceAllocators,
         .iter()
         .filter_map(|(ip, bits)| IpAllocator::new(*ip, *bits))
         .collect();
+    // At most one range per family: a Service's IP families select the range
+    // (`ServiceAllocators::range_for`).
     let fine = match ranges.as_slice() {
         [_] => true,
         [a, b] => a.family() != b.family(),
@@ -322,6 +329,7 @@ fn service_allocators(config: &Config) -> std::result::Result<ServiceAllocators,
     }
     Ok(ServiceAllocators {
         ranges,
+        // Filled once the ServiceCIDR objects have been read (`bootstrap::service_cidrs`).
         service_cidrs: Default::default(),
         ports: PortAllocator::new(config.node_ports.0, config.node_ports.1),
     })
@@ -344,6 +352,7 @@ impl ControlPlane {
                 return Err(BuildError::Duplicate(row.group_resource().to_string()));
             }
         }
+        // The whole table is checked below, because the group itself may be a duplicate.
         self.groups.push(group);
         if let Some(what) = first_duplicate(self.groups.iter().chain([&self.apiregistration])) {
             return Err(BuildError::Duplicate(what));
@@ -374,6 +383,7 @@ impl ControlPlane {
 
     /// The cluster IP of `default/kubernetes`: the first address of the default range.
     pub(crate) fn service_address(&self) -> IpAddr {
+        // Never empty: `service_allocators` accepts one or two ranges.
         self.allocators.ranges[0].first()
     }
 
@@ -384,10 +394,13 @@ impl ControlPlane {
     /// The list of Services failed.
     pub(crate) async fn load_allocations(&self) -> Result<()> {
         for entry in self.store("", "services").list_entries("").await? {
+            // Only reported: the conflict can be resolved only through this API, so it must not keep the
+            // server from starting.
             for odd in self.allocators.mark_stored_allocations(&entry.decode()) {
                 tracing::warn!(service = %entry.key, problem = odd, "a stored service has an invalid allocation");
             }
         }
+        // A fresh `Repair` frees nothing on its first pass; this one only adds ports that the record lacks.
         self.repair_node_ports(&mut Repair::default()).await
     }
 
@@ -404,6 +417,7 @@ impl ControlPlane {
     async fn held_node_ports(&self) -> Result<BTreeSet<u16>> {
         let mut ports = BTreeSet::new();
         for entry in self.store("", "services").list_entries("").await? {
+            // Node ports are all in the spec; the rest of each Service is not decoded.
             let held = held_ports(&entry.decode_parts(&Mask::of(&["spec"])));
             ports.extend(held.into_iter().filter_map(|p| u16::try_from(p).ok()));
         }

@@ -1,5 +1,5 @@
-//! A gateway inside a program: options from the command line's flags, groups and [`tower`] layers of one's
-//! own.
+//! Embeds a gateway in a program: options come from command-line flags, and the program adds API groups and
+//! [`tower`] layers.
 //!
 //! ```no_run
 //! use torana::gateway::{Command, Gateway, parse};

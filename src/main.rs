@@ -19,6 +19,7 @@ const USAGE: u8 = 2;
 const FAILED: u8 = 1;
 
 fn main() -> ExitCode {
+    // First: limits derived from it are computed while options are completed.
     raise_open_file_limit();
     let (options, session) = match parse(std::env::args_os()) {
         Ok(Command::Serve(options)) => (*options, None),
@@ -53,7 +54,7 @@ fn main() -> ExitCode {
                 let _ = std::io::stdout().write_all(report.text.as_bytes());
                 match report.healthy {
                     true => Ok(String::new()),
-                    false => Err("not everything is in order"),
+                    false => Err("at least one check failed"),
                 }
             };
             return answer(examined);
@@ -63,6 +64,7 @@ fn main() -> ExitCode {
         Ok(Command::ExplainAccess(question)) => return answer(async move { question.run().await }),
         Err(error) => return fail(USAGE, &error),
     };
+    // Before any thread is started; see there.
     let sockets = match inherited_sockets() {
         Ok(sockets) => sockets,
         Err(error) => return fail(USAGE, &error),

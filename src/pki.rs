@@ -101,6 +101,7 @@ pub(crate) fn ensure(options: &PkiOptions) -> Result<Pki, PkiError> {
     ]
     .map(str::to_owned)
     .to_vec();
+    // Lower case, because `reissue_reason` compares with the names in the file; DNS ignores case.
     names.extend(options.names.iter().map(|n| n.to_ascii_lowercase()));
     let mut addresses = vec![IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
     addresses.extend(&options.addresses);
@@ -138,7 +139,10 @@ pub(crate) fn ensure(options: &PkiOptions) -> Result<Pki, PkiError> {
                 Some(_) => serving_dir,
                 None => &options.dir,
             };
+            // Only in a directory that the user named: there, a certificate of another CA is somebody's, not
+            // a leftover of ours.
             if options.serving_dir.is_some() && leaf.is_of_another_issuer(dir, &authority)? {
+                // Relaxed suffices: joining the thread below orders the store before the read.
                 serving_is_ours.store(false, Ordering::Relaxed);
                 continue;
             }
@@ -161,6 +165,7 @@ pub(crate) fn ensure(options: &PkiOptions) -> Result<Pki, PkiError> {
         let threads = chains.into_iter().chain([("sa", signer)]);
         let ended = threads.map(|(file, thread)| {
             let failed = |_| PkiError::new(&options.dir.join(format!("{file}.key")), "key generation failed");
+            // A panic becomes an error that names the file.
             thread.join().map_err(failed)?
         });
         ended.collect()
@@ -171,6 +176,7 @@ pub(crate) fn ensure(options: &PkiOptions) -> Result<Pki, PkiError> {
         made.names.extend(part.names);
         made.files.append(part.files);
     }
+    // All at once at the end: an error in one chain leaves the files of all others as they were.
     made.files.commit()?;
     Ok(Pki {
         dir: options.dir.clone(),

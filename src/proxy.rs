@@ -1,4 +1,4 @@
-//! What all proxies of the gateway share: the aggregator's, and those of pods, services and nodes.
+//! Code shared by all proxies of the gateway: the aggregator's, and those of pods, services and nodes.
 //!
 //! - [`outbound`], [`dial`] and [`tls`] make connections; [`target`] reads where an object sends requests.
 //! - [`headers`], [`url`], [`links`] and [`html`] rewrite what passes through; [`policy`] restricts what a

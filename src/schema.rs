@@ -127,6 +127,7 @@ struct Default {
     size: usize,
 }
 
+// Not a derived default of `Any(true)`: in upstream absence prunes unknown members, while `true` keeps them.
 #[derive(Debug, std::default::Default)]
 enum Additional {
     #[default]
@@ -171,6 +172,7 @@ struct Bound {
 }
 
 impl Type {
+    // In the order of the variants, which `name` relies on; upstream also prints them sorted.
     const ALL: [&'static str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
 
     fn parse(name: &str) -> Option<Self> {
@@ -192,6 +194,7 @@ impl Type {
 
 impl Node {
     fn property(&self, name: &str) -> Option<&Self> {
+        // `compile` takes the properties from a sorted map.
         let found = self.properties.binary_search_by(|(k, _)| k.as_str().cmp(name));
         found.ok().map(|i| &self.properties[i].1)
     }
@@ -216,6 +219,7 @@ impl StructuralSchema {
     /// # Errors
     /// All errors of the schema, worded as upstream words them.
     pub fn parse_at(schema: &Value, path: &FieldPath) -> Result<Self, ErrorList> {
+        // Errors do not stop compilation, so both come back; a schema with errors is never served.
         let (compiled, errors) = definition::check(schema, path, &definition::Options::default());
         match compiled {
             Some(compiled) if errors.is_empty() => Ok(compiled),
@@ -261,6 +265,7 @@ impl StructuralSchema {
     /// validation reports.
     pub fn prune(&self, object: &mut Value) -> Vec<String> {
         let found = prune::unknown(&self.root, object, true);
+        // After pruning, so that nulls of unknown members are not looked at.
         prune::nulls(&self.root, object);
         found
     }
@@ -279,6 +284,7 @@ impl StructuralSchema {
     /// Validates an object except for its metadata. With `old`, errors in unchanged values are ignored
     /// (ratcheting).
     pub fn validate(&self, object: &Value, old: Option<&Value>) -> ErrorList {
+        // Values first: upstream's order, which shows in the list of errors.
         let mut errors = self.validate_values(object, old);
         errors.extend(self.validate_structure(object, old));
         errors
@@ -304,6 +310,7 @@ impl StructuralSchema {
         let mut errors = ErrorList::new();
         let status = object.get("status");
         if let Some(node) = self.root.property("status").filter(|_| !status.is_null()) {
+            // A status that is new has nothing to be compared with.
             let old = old.map(|o| o.get("status")).filter(|o| !o.is_null());
             errors = validate::values(node, status, old, &FieldPath::new("status"));
         }
@@ -328,6 +335,8 @@ impl StructuralSchema {
         if !self.has_rules() {
             return ErrorList::new();
         }
+        // Rules may rely on types, sizes and required members being right; running them anyway gives misleading
+        // errors.
         let blocking = |e: &FieldError| {
             matches!(
                 e.kind,
@@ -359,6 +368,7 @@ impl StructuralSchema {
         // Not `get_or_init`: compiling may be interrupted, and nobody waits for another's.
         if self.prepared.get().is_none() {
             rules::programs::prepare(&self.root);
+            // Another thread may have set it in the meantime, after compiling the same programs.
             let _ = self.prepared.set(());
         }
         let mut budget = rules::evaluate::Budget::new();
@@ -373,6 +383,7 @@ impl StructuralSchema {
     }
 
     fn of(root: Node) -> Self {
+        // Estimated once per schema: it decides for every write where it runs.
         Self {
             is_costly: cost::is_costly(&root),
             root,

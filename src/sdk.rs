@@ -1,5 +1,4 @@
-//! The kit for API servers of one's own: kinds, a store, the filter chain, discovery, OpenAPI, health, a
-//! port.
+//! Toolkit for custom API servers: kinds, a store, the filter chain, discovery, OpenAPI, health, a port.
 //!
 //! ```text
 //! ApiServer::builder(data dir) ─→ build(authenticator, authorizer) ─→ ApiServer ─→ open(Port) ─→ Running
@@ -183,8 +182,10 @@ impl ApiServerBuilder {
 
         let mut server = GenericServer::new("extension-apiserver", Arc::new(EmptyDelegate));
         let health = engine.clone();
+        // Upstream's name for the store's check, which probes may exclude by name.
         server.add_health_check(HealthCheck::new("etcd", Endpoints::ALL, move || health.health()));
 
+        // No address: clients reach this server through the aggregator.
         let published = PublishedDocuments::new(String::new());
         let (mut stores, mut groups) = (Vec::new(), Vec::new());
         let storage = |row: &Resource| -> Arc<dyn Storage> {
@@ -197,6 +198,7 @@ impl ApiServerBuilder {
                 compressed: false,
             })
         };
+        // The gateway in front has admitted nothing: it proxies. Rules belong in a kind's strategy.
         let admission: Arc<dyn Admission> = Arc::new(AdmitAll);
         for group in self.groups {
             let (gv, served) = group.serve(&storage, &admission)?;

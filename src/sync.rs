@@ -32,6 +32,7 @@ impl<T> Mutex<T> {
 impl<T: ?Sized> Mutex<T> {
     /// Waits until no other thread holds the lock.
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        // Poison is ignored by policy, see the module.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

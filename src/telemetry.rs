@@ -131,7 +131,7 @@ impl X509Warnings {
         };
         Self {
             missing_san: defect("missing_san", "whose certificate has no subject alternative name"),
-            insecure_sha1: defect("insecure_sha1", "that show a certificate signed over SHA-1"),
+            insecure_sha1: defect("insecure_sha1", "that present a certificate signed with SHA-1"),
         }
     }
 }
@@ -141,6 +141,7 @@ impl Telemetry {
     pub fn new() -> Self {
         let r = Registry::new();
         let slis = Registry::new();
+        // Made first, because the metrics of the port share it.
         let compute = compute::ComputeMetrics::new(&r);
         let families = Families {
             requests: requests::RequestMetrics::new(&r),
@@ -176,7 +177,7 @@ impl Telemetry {
             dispatched: counters(
                 &r,
                 "apiserver_flowcontrol_dispatched_requests_total",
-                "Requests that were let through to be served, by the flow schema they match and its priority level.",
+                "Requests that were dispatched, by flow schema and priority level.",
                 &["flow_schema", "priority_level"],
             ),
             storage_objects: int_gauges(
@@ -217,7 +218,7 @@ impl Telemetry {
             healthcheck: int_gauges(
                 &slis,
                 "kubernetes_healthcheck",
-                "1 where the check passed when it last ran.",
+                "1 if the check passed when it last ran.",
                 &["name", "type"],
             ),
             healthchecks_total: counters(
@@ -251,6 +252,7 @@ impl Telemetry {
         process::register(&families.registry);
         access::derive(&families);
         families.requests.derive(&families.registry);
+        // Present from the start, so that alerts on them do not see a missing series.
         for kind in ["readOnly", "mutating"] {
             families.inflight.with_label_values(&[kind]).set(0);
         }
@@ -293,6 +295,7 @@ impl Telemetry {
         for update in updates {
             update();
         }
+        // At a scrape and not at each removal, because it walks all series.
         self.requests.purge();
         render(&self.0.registry)
     }

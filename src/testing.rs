@@ -81,7 +81,7 @@ pub mod policies;
 /// Authorization by roles (the `access` benchmark).
 pub mod roles;
 
-/// What the proxy reads of untrusted documents and frames (fuzz).
+/// The proxy's parsers of untrusted documents and frames (fuzz).
 pub mod proxy {
     pub use crate::proxy::html::Page;
     pub use crate::proxy::links::Links;

@@ -49,6 +49,7 @@ fn serve_with(prepare: impl FnOnce(&mut ApiServer)) -> Served {
         tls_server_name: None,
         client_identity: None,
         token: Some("secret".into()),
+        token_file: None,
     };
     let running = server.open(port);
     Served {

@@ -5,6 +5,7 @@
 use std::path::Path;
 
 fn main() {
+    // Versions of the two crates follow the lock file.
     println!("cargo::rerun-if-changed=../../Cargo.lock");
     println!("cargo::rerun-if-changed=../../tools/schema-gen");
     let out = std::env::var_os("OUT_DIR").expect("cargo says where to");

@@ -60,7 +60,7 @@ pub(crate) struct Attributes {
     pub warnings: Warnings,
     /// Sink for audit annotations; keys have the form `prefix/name`.
     pub audit: AuditTrail,
-    /// When the request ends; `None` for internal callers and connections.
+    /// When the request times out; `None` for internal callers and connections.
     pub deadline: Option<Instant>,
     /// The rounds of the mutating phase.
     pub reinvocation: Arc<Reinvocation>,
@@ -98,6 +98,7 @@ impl Attributes {
     /// 504.
     pub(crate) fn in_time(&self) -> Result<()> {
         match self.time_left() {
+            // Checked between plugins, so that a write whose client got a timeout is not stored afterwards.
             Some(Duration::ZERO) => Err(Status::timeout("request did not complete within requested timeout", 0)),
             _ => Ok(()),
         }
@@ -113,7 +114,7 @@ impl Attributes {
         self.subresource.is_empty() && self.is_for(group, resource)
     }
 
-    /// The namespace that webhooks and policies are shown: of a namespace, its own name.
+    /// `request.namespace` of webhooks and policies; for a Namespace object its own name, as upstream.
     pub(crate) fn request_namespace(&self) -> &str {
         match self.namespace.is_empty() && self.is_for("", "namespaces") {
             true => &self.name,

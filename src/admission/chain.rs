@@ -33,6 +33,8 @@ impl Chain {
 impl Admission for Chain {
     async fn mutate(&self, attributes: &Attributes, object: &mut Value) -> Result<()> {
         self.round(attributes, object).await?;
+        // At most once, as upstream's `reinvocationHandler`: plugins that keep changing each other's results must not
+        // loop.
         if attributes.reinvocation.begin_second_round() {
             self.round(attributes, object).await?;
         }

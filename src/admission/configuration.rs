@@ -15,9 +15,9 @@ pub(crate) struct Configuration(Vec<(String, Value)>);
 pub(crate) struct ConfigSchema {
     /// Accepted `apiVersion`s.
     pub versions: &'static [&'static str],
-    /// Its `kind`.
+    /// The required `kind`.
     pub kind: &'static str,
-    /// Its fields besides these two, each with its permitted subfields (empty: not checked).
+    /// Permitted fields besides `apiVersion` and `kind`, each with its permitted subfields (empty: not checked).
     pub fields: &'static [(&'static str, &'static [&'static str])],
 }
 
@@ -67,7 +67,7 @@ pub(crate) enum InvalidObject {
     NotObject,
     #[error("strict decoding error: unknown field {0:?}")]
     UnknownField(String),
-    #[error("no kind {kind:?} of version {version:?} is known here, only {expected} of {}", .versions.join(" or "))]
+    #[error("unsupported kind {kind:?} of version {version:?}, expected {expected} of {}", .versions.join(" or "))]
     Kind {
         kind: String,
         version: String,
@@ -85,6 +85,7 @@ fn document(path: &Path, read: Read<'_>) -> Result<Value, Error> {
     let file = || path.to_owned();
     let bytes = read(path).map_err(|source| Error::Read { file: file(), source })?;
     let decoded = yaml::decode_with_duplicates(&bytes);
+    // Strict, as upstream's decoder for component configuration: the last duplicate would win silently.
     let (value, duplicates) = decoded.map_err(|source| Error::Yaml { file: file(), source })?;
     match duplicates.into_iter().next() {
         None => Ok(value),
@@ -111,6 +112,7 @@ impl Configuration {
         let mut all: Vec<(String, Value)> = Vec::new();
         for (index, plugin) in value.get("plugins").items().iter().enumerate() {
             let name = plugin.str_at(&["name"]);
+            // A later entry of the plugin is still parsed, so that its errors are reported.
             let known = all.iter().any(|(known, _)| known == name);
             let configuration = entry(plugin, path, read, known).map_err(|source| Error::Entry {
                 file: path.to_owned(),
@@ -155,10 +157,12 @@ fn entry(plugin: &Value, path: &Path, read: Read<'_>, known: bool) -> Result<Opt
     }
     let given = plugin.get("configuration");
     match (given.is_null(), plugin.str_at(&["path"])) {
+        // Before the path is opened: a superseded entry need not have a readable file.
         _ if known => Ok(None),
         (false, _) => Ok(Some(given.clone())),
         (true, "") => Ok(None),
         (true, file) => {
+            // Relative to the file, not to the working directory. `join` keeps absolute paths.
             let base = path.parent().map_or_else(PathBuf::new, Path::to_path_buf);
             Ok(Some(document(&base.join(file), read).map_err(Box::new)?))
         }
@@ -241,7 +245,7 @@ mod tests {
             of(&format!("{HEAD}plugins:\n- name: A\n  file: x")),
             "/etc/adm/c.yaml: plugins[0]: strict decoding error: unknown field \"file\""
         );
-        assert!(of("kind: Pod\napiVersion: v1").contains("only AdmissionConfiguration of"));
+        assert!(of("kind: Pod\napiVersion: v1").contains("expected AdmissionConfiguration of"));
         assert!(of(&format!("{HEAD}plugins:\n- name: A\n  path: gone")).contains("cannot read /etc/adm/gone"));
         assert!(of(&format!("{HEAD}plugins:\n- name: A\n  path: no")).contains("path must be a string"));
         assert!(of(&format!("{HEAD}plugins: []\nplugins: []")).contains("strict decoding error"));

@@ -84,7 +84,7 @@ pub(crate) struct Matcher<'a> {
     attributes: &'a Attributes,
     /// The labels of the stored object, if there is one.
     old_labels: Option<&'a Value>,
-    /// The other versions of the resource, in which rules with `matchPolicy: Equivalent` may name it.
+    /// The other versions of the resource, which rules with `matchPolicy: Equivalent` also match.
     equivalents: OnceLock<Vec<ServedKind>>,
     namespace: OnceCell<Arc<Value>>,
 }
@@ -128,11 +128,13 @@ impl Criteria {
             selector => LabelSelector::from_object(selector),
         };
         let objects = selector("objectSelector");
+        // Hashed at parse time: with thousands of webhooks the comparison runs for each of them on each write.
         let required = objects.as_ref().ok().and_then(LabelSelector::required);
         Self {
             rules: rules(v.get(member)),
             excluded: Vec::new(),
             all_without_rules: true,
+            // `Equivalent` is the default, also for objects that were stored without it.
             equivalent: v.str_at(&["matchPolicy"]) != "Exact",
             namespaces: selector("namespaceSelector"),
             required: required.map(|(key, value)| hash(key, value)),
@@ -225,6 +227,7 @@ impl<'a> Matcher<'a> {
     }
 
     fn target(&self, criteria: &Criteria) -> Option<ServedKind> {
+        // Exclusions win over any rule.
         if self.first_match(&criteria.excluded, criteria.equivalent).is_some() {
             return None;
         }
@@ -259,6 +262,7 @@ impl<'a> Matcher<'a> {
 
     async fn in_namespace(&self, criteria: &Criteria, object: &Value) -> Result<bool> {
         let attributes = self.attributes;
+        // By plural in any group, as upstream's `predicates/namespace/matcher.go`.
         let is_namespace = attributes.resource.resource == "namespaces";
         if attributes.request_namespace().is_empty() && !is_namespace {
             return Ok(true);
@@ -292,6 +296,7 @@ impl<'a> Matcher<'a> {
         Ok([labels, self.old_labels]
             .into_iter()
             .flatten()
+            // Old or new: otherwise a write that removes the label would escape the webhook.
             .any(|l| selector.matches_map(l)))
     }
 }

@@ -1,6 +1,6 @@
 //! [`ObjectLookup`]: access of plugins to other stored objects. Upstream's plugins read from informers; these
-//! read from the watch cache, and see every write that this process has acknowledged (`acknowledged`). Only a
-//! write through another process can be missing for as long as its watch event takes, as in an informer.
+//! read from the watch cache, and see every write that this process has acknowledged. A write through another
+//! process may be missing until its watch event arrives, as in an informer.
 
 use super::versions::{ServedKind, Versions, Wanted};
 use crate::apimachinery::apply::OverlayError;
@@ -164,6 +164,7 @@ impl ObjectLookup {
     ) -> std::result::Result<Option<Arc<Entry>>, Error> {
         match storage.get(key, acknowledged(storage)).await {
             Ok(Some(entry)) => Ok(Some(entry)),
+            // Also after an error: the cache may be behind or restarting, while the store answers.
             _ => storage.get(key, MinRevision::Latest).await,
         }
     }
@@ -181,6 +182,7 @@ impl ObjectLookup {
     ) -> Result<Vec<Value>> {
         let has = move |entry: &Entry| {
             let json = entry.json();
+            // JSON is always UTF-8; the check is needed for the type only.
             let text = std::str::from_utf8(&json).unwrap_or_default();
             marks.iter().any(|mark| text.contains(mark))
         };
@@ -236,6 +238,7 @@ impl ObjectLookup {
 
     /// Decodes an entry, off the reactor if it is large.
     pub(crate) async fn decoded(entry: &Entry) -> Value {
+        // A large entry would block the reactor's thread for milliseconds.
         compute::leave_reactor_to_decode(entry.json.len()).await;
         entry.decode()
     }
@@ -243,6 +246,7 @@ impl ObjectLookup {
     async fn all_decoded(entries: &[Arc<Entry>]) -> Vec<Value> {
         compute::leave_reactor_to_decode(entries.iter().map(|entry| entry.json.len()).sum()).await;
         let decode = |entry: &Arc<Entry>| {
+            // The sum of many small entries can be as large as one big one.
             checkpoint();
             entry.decode()
         };

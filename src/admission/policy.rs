@@ -109,6 +109,7 @@ async fn fresh<P: StoredPolicy>(
     object: &Value,
 ) -> Result<Arc<policies::Snapshot<P>>> {
     let snapshot = policies.fresh().await;
+    // Fails closed: without the policies the write cannot be judged.
     snapshot.map_err(|_| forbidden(attributes, object, "not yet ready to handle request"))
 }
 
@@ -127,6 +128,7 @@ impl Admission for ValidatingPolicies {
 #[async_trait]
 impl Admission for MutatingPolicies {
     fn handles(&self, attributes: &Attributes) -> bool {
+        // A deletion has no object to change.
         attributes.operation != Operation::Delete && may_concern(&self.policies, attributes)
     }
 

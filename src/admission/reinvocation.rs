@@ -22,6 +22,7 @@ pub(crate) struct Reinvocation {
 impl Reinvocation {
     /// Requests another round. In the second round this has no effect.
     pub(crate) fn request(&self) {
+        // Relaxed: one task drives the rounds of a write.
         self.requested.store(true, Ordering::Relaxed);
     }
 
@@ -43,6 +44,7 @@ impl Reinvocation {
     /// Takes the state that was saved in the first round.
     pub(crate) fn take<T: Any + Send>(&self) -> Option<T> {
         let mut states = self.states.lock();
+        // Linear over the two plugins that have a state.
         let index = states.iter().position(|state| state.is::<T>())?;
         states.swap_remove(index).downcast().ok().map(|state| *state)
     }
@@ -114,6 +116,7 @@ impl<Plugin: 'static> Rounds<Plugin> {
     /// Ends the round with this object.
     pub(crate) fn end(mut self, reinvocation: &Reinvocation, object: &Value) {
         if !self.is_second {
+            // The copy is only needed to detect later changes, so it is avoided if nothing may be called again.
             self.output = (!self.called.is_empty()).then(|| object.clone());
             reinvocation.save(self);
         }

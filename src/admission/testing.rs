@@ -18,7 +18,7 @@ use async_trait::async_trait;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// Allows what the function accepts.
+/// An authorizer that allows the requests for which the function returns true.
 pub(crate) struct AllowIf<F>(pub F);
 
 #[async_trait]

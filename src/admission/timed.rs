@@ -75,10 +75,12 @@ impl Timed {
 #[async_trait]
 impl Admission for Timed {
     fn handles(&self, attributes: &Attributes) -> bool {
+        // Upstream also observes only plugins whose `Handles` returns true.
         self.plugin.handles(attributes)
     }
 
     async fn mutate(&self, attributes: &Attributes, object: &mut Value) -> Result<()> {
+        // Upstream's plugins implement one interface or both, and only implemented phases have a series.
         if self.phases == Phases::Validating {
             return Ok(());
         }

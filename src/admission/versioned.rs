@@ -1,4 +1,5 @@
-//! The objects of a write in the version that a webhook or a policy is to see.
+//! The objects of a write in the version in which a webhook or a policy receives them: [`encode`] for objects that do
+//! not change, [`Versioned`] for those that are changed on the way.
 
 use crate::admission::versions::own;
 use crate::admission::{Attributes, ObjectLookup, ServedKind};
@@ -23,8 +24,8 @@ pub(crate) struct Versioned<'a> {
     /// The version of `object`.
     version: ServedKind,
     object: Value,
-    /// The object in the request's own version, until it is changed: conversion there and back may lose
-    /// something.
+    /// The object in the request's own version, until it is changed: a conversion there and back may lose
+    /// fields.
     original: Option<Value>,
     changed: bool,
     encoded: Option<Encoded>,
@@ -86,6 +87,7 @@ impl<'a> Versioned<'a> {
     /// # Errors
     /// The error of the conversion.
     pub(crate) async fn convert_to(&mut self, target: &ServedKind) -> Result<()> {
+        // Compared by kind: a subresource such as Scale has one kind in all versions of its parent.
         if self.version.kind != target.kind {
             if !self.changed && self.original.is_none() {
                 self.original = Some(self.object.clone());
@@ -104,6 +106,7 @@ impl<'a> Versioned<'a> {
     /// The error of the conversion.
     pub(crate) async fn encode_as(&mut self, target: &ServedKind) -> Result<Encoded> {
         self.convert_to(target).await?;
+        // Consecutive webhooks of one version share the bytes.
         if let Some(encoded) = &self.encoded {
             return Ok(encoded.clone());
         }

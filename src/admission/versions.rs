@@ -9,7 +9,7 @@ use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
 use async_trait::async_trait;
 
-/// Which objects are looked up.
+/// The criterion of a lookup.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Wanted<'a> {
     /// The one with this name.

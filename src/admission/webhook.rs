@@ -77,6 +77,7 @@ pub(crate) struct ValidatingWebhooks {
 impl MutatingWebhooks {
     /// Calls the webhooks of MutatingWebhookConfigurations.
     pub(crate) fn new(configurations: Arc<Configurations>, calls: Calls) -> Self {
+        // For the status page, which has no write to take a cluster from.
         configurations.use_cluster(&calls.cluster);
         Self { configurations, calls }
     }
@@ -98,6 +99,7 @@ fn may_concern(configurations: &Configurations, attributes: &Attributes) -> bool
 /// True for new and changed webhook configurations.
 fn configures_webhooks(attributes: &Attributes) -> bool {
     let written = matches!(attributes.operation, Operation::Create | Operation::Update);
+    // For these, `validate` below only adds warnings.
     written && matching::is_exempt(attributes) && attributes.kind.kind.ends_with("WebhookConfiguration")
 }
 

@@ -24,7 +24,7 @@ pub(crate) struct ServiceReference {
     pub namespace: Str,
     /// Name of the Service.
     pub name: Str,
-    /// The service port.
+    /// Number of the Service's port; 443 if the object has none.
     pub port: u16,
     /// Explicit addresses from the APIService's annotations, which take precedence over the Service.
     pub target: Option<Arc<Target>>,
@@ -51,7 +51,7 @@ pub(crate) struct ApiService {
     pub uid: Str,
     /// The API group; empty for the legacy core.
     pub group: Str,
-    /// The API version.
+    /// The API version, such as `v1beta1`.
     pub version: Str,
     /// The backend; `None` if this process serves the group version.
     pub service: Option<ServiceReference>,
@@ -157,6 +157,7 @@ impl ApiService {
             Err(errors) => (BackendOptions::default(), Some(aggregate(&errors).into())),
         };
         let service = spec.get("service").as_object().map(|s| {
+            // 443 is the API's default; validation rejects numbers that are out of range.
             let port = s.get("port").and_then(Value::as_i64).unwrap_or(443);
             let port = u16::try_from(port).unwrap_or(443);
             let mut service = ServiceReference::new(s.str("namespace"), s.str("name"), port);
@@ -195,10 +196,12 @@ impl ApiService {
         let other = Self::from_value(object);
         let spec = |s: &Self| (s.service.clone(), s.insecure, s.ca_bundle.clone());
         let place = |s: &Self| (s.group.clone(), s.version.clone(), s.group_priority, s.version_priority);
+        // Everything that auto-registration sets: other fields belong to the user.
         spec(self) == spec(&other) && place(self) == place(&other)
     }
 
     /// Whether requests may be routed. False also if the condition was never written.
+    // Routing follows the stored condition, as upstream's does, not the last probe.
     pub(crate) fn is_available(&self) -> bool {
         self.available.as_ref().is_some_and(|c| c.status == "True")
     }
@@ -214,6 +217,7 @@ impl ApiService {
 
     /// Whether this is the legacy core group, served under `/api`.
     pub(crate) fn is_legacy(&self) -> bool {
+        // Validation allows an empty group under this name only.
         self.name == "v1."
     }
 }
@@ -228,6 +232,7 @@ pub(crate) fn sorted_by_group_and_version(mut services: Vec<Arc<ApiService>>) ->
             .then_with(|| a.name.cmp(&b.name))
     });
     let mut groups: Vec<Vec<Arc<ApiService>>> = Vec::new();
+    // By position rather than adjacency: the versions of one group need not be neighbours in the sorted list.
     let mut places: std::collections::HashMap<Str, usize> = std::collections::HashMap::new();
     for s in services {
         let next = groups.len();

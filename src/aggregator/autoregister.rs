@@ -147,6 +147,8 @@ impl AutoRegister {
         // Added before removed, so that an APIService that stays required is not written.
         for (name, object) in change.new.into_iter().flat_map(|d| d.wanted()) {
             let (count, _) = always.entry(name.clone()).or_insert_with(|| {
+                // In the index only afterwards, but queued under the lock: whoever takes the name from the
+                // queue finds the entry.
                 self.queue.add(name);
                 (0, object)
             });
@@ -167,7 +169,7 @@ impl AutoRegister {
     /// The health check `autoregister-completion`: fails until each built-in APIService was available once.
     ///
     /// # Errors
-    /// The missing names.
+    /// The names of those that were not.
     pub(crate) fn completion(&self) -> Result<(), Incomplete> {
         let missing = self.missing.lock();
         if missing.is_empty() {
@@ -185,9 +187,11 @@ impl AutoRegister {
         let mut names: BTreeSet<Str> = self.wanted.keys().cloned().collect();
         let ours = start.values().filter(|s| s.automanaged.as_deref() == Some("onstart"));
         names.extend(ours.map(|s| s.name.clone()));
+        // Until all have succeeded, because `autoregister-completion` waits for them.
         while !names.is_empty() {
             // Together, so that on a first start they share commits of the store.
             let synced = stream::iter(names).map(async |name| {
+                // Distinguishes cell D from E and F; `start` was taken before any write of ours.
                 let from_before = start.get(name.as_str()).is_some();
                 let e = self.sync(&name, from_before).await.err()?;
                 tracing::warn!(%name, "cannot register a built-in API: {}", e.message);
@@ -251,9 +255,12 @@ impl AutoRegister {
         let current = self.informer.get(name);
         let (kind, wanted) = self.wanted(name);
         let done = match (decide(current.as_deref(), kind, from_before), wanted, &current) {
+            // Written only if something changes: each write is an event for every watch.
             (Action::Update, Some(object), Some(c)) if c.is_as(&object) => Ok(()),
             (Action::Create, Some(object), _) => self.writer.create(object).await,
+            // The spec alone, as upstream: labels and annotations that others have added stay.
             (Action::Update, Some(object), _) => self.writer.set_spec(name, object.get("spec")).await,
+            // With the UID: an object that was created again in the meantime must not be deleted.
             (Action::Delete, _, Some(c)) => self.writer.delete(name, &c.uid).await,
             _ => Ok(()),
         };

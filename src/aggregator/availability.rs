@@ -112,6 +112,7 @@ impl Availability {
             by_service: DependentIndex::default(),
             failures: Mutex::default(),
         });
+        // Weak: the controllers own the transports, which hold this hook.
         let me = Arc::downgrade(&a);
         a.transports.on_failure(move |transport| {
             if let Some(me) = me.upgrade() {
@@ -187,11 +188,13 @@ impl Availability {
         let (me, stop) = (self.clone(), tasks.stop_signal().clone());
         tasks.spawn(format!("{kind:?} availability resync"), async move {
             me.resync(kind, &stop).await;
+            // Ends the workers, which first finish the check they are at.
             me.queue(kind).shut_down();
         });
     }
 
     async fn resync(&self, kind: ControllerKind, stop: &Signal) {
+        // The first tick is immediate, and covers objects whose events came before the start.
         let mut every = tokio::time::interval(RESYNC);
         loop {
             // Stop has priority, so that nothing is queued during shutdown.
@@ -231,6 +234,7 @@ impl Availability {
     /// Checks one APIService and updates its condition. An error is retried with backoff.
     async fn sync(&self, kind: ControllerKind, name: &str) -> Result<(), SyncError> {
         let Some(s) = self.informer.get(name) else {
+            // Missing if it was never set, hence the ignored error.
             let _ = self.telemetry.unavailable_apiservice.remove_label_values(&[name]);
             for reason in self.failures().forget(name) {
                 let labels = [name, reason.as_str()];
@@ -238,6 +242,7 @@ impl Availability {
             }
             return Ok(());
         };
+        // Every change is queued for both controllers; each skips the APIServices of the other.
         match (kind, &s.service) {
             (ControllerKind::Local, None) => self.write(&s, &Condition::local()).await,
             (ControllerKind::Remote, Some(service)) => {
@@ -257,6 +262,8 @@ impl Availability {
                     (Err(e), None) => return Err(SyncError::Transport(e)),
                 };
                 self.write(&s, &condition).await?;
+                // Of the conditions only a failed probe is retried: all others change with an event, which
+                // queues the APIService.
                 match condition.reason.as_str() {
                     "FailedDiscoveryCheck" => Err(SyncError::Probe(condition.message)),
                     _ => Ok(()),
@@ -297,6 +304,8 @@ impl Availability {
             .set(i64::from(!up));
         match &s.available {
             Some(known) if known == condition => return Ok(()),
+            // Each write is an event for every watch of APIServices, so a failure that only changes its
+            // wording is not written every time.
             Some(known) if check::is_reworded(known, condition) && !self.failures().may_reword(&s.name) => {
                 return Ok(());
             }
@@ -304,9 +313,11 @@ impl Availability {
         }
         match self.writer.set_condition(&s.name, condition).await {
             Ok(()) => {}
+            // Deleted since it was checked.
             Err(e) if e.reason == "NotFound" => return Ok(()),
             Err(e) => return Err(SyncError::Write(e)),
         }
+        // Only at a transition, as upstream counts it.
         if s.is_available() && !up {
             let reason = match condition.reason.as_str() {
                 "" => "UnknownReason",

@@ -184,9 +184,12 @@ impl BackendStats {
         } else {
             let most = self.max_requests.load(Ordering::Relaxed);
             let before = self.in_flight.fetch_add(1, Ordering::Relaxed);
+            // The places that were free before this request; a caller that holds many gets only a part of
+            // them.
             let (caller, fair) = self.shares.enter(caller, most.saturating_sub(before));
             (permit(Some(caller)), most == 0 || fair, LimitReached::Requests)
         };
+        // Evaluated only at the limit, because it searches the caller's groups.
         if !fits && !exempt() {
             self.record_rejection();
             return Err(full);
@@ -214,7 +217,7 @@ impl BackendStats {
         *self.failure() = Some((OffsetDateTime::now_utc(), why.to_owned()));
     }
 
-    /// The current statistics.
+    /// The current statistics. The counters are read one by one, so they may differ by requests under way.
     pub(crate) fn snapshot(&self) -> StatsSnapshot {
         let read = |n: &AtomicU64| n.load(Ordering::Relaxed);
         StatsSnapshot {

@@ -108,7 +108,7 @@ pub(crate) struct Aggregator {
     resolver: Arc<dyn ServiceResolver>,
 }
 
-/// What the aggregator follows in the store.
+/// The objects that the aggregator follows in the store.
 struct Informers {
     api_services: Informer<ApiService>,
     services: Informer<Service>,
@@ -213,6 +213,8 @@ impl Aggregator {
             terminations: Arc::new(telemetry.clone()),
             policy: config.policy,
         };
+        // Subscribers are called in order, so whoever acts on a change of an APIService finds its route in
+        // place.
         let registration = Registration::new(
             api_services.clone(),
             server.mux().clone(),
@@ -283,6 +285,7 @@ impl Aggregator {
         };
         mux.unlisted_handle(status::PATH, Arc::new(status));
         let groups: Arc<dyn UnprotectedHandler> = GroupListHandler::new(api_services.clone());
+        // Upstream's quirk: with the slash, the list does not negotiate the aggregated form.
         mux.handle("/apis/", groups.clone());
         let negotiating = Negotiating {
             aggregated: config.discovery,
@@ -322,6 +325,7 @@ impl Aggregator {
     /// Replaces the client certificate presented to backends. New connections use it; existing ones finish
     /// their requests.
     pub(crate) fn set_identity(&self, identity: Option<Arc<CertifiedKey>>) {
+        // The order matters: handlers must present the new certificate before probes judge by it.
         self.transports.set_identity(identity);
         self.registration.refresh();
         self.availability.enqueue_all();
@@ -378,6 +382,7 @@ impl Controllers {
         let hooks = ["apiservice-openapiv3-controller", "apiservice-openapi-controller"];
         for (name, d) in hooks.into_iter().zip(self.downloaders) {
             server.add_post_start_hook(name, move |cx| async move {
+                // Not awaited: backends that are slow in OpenAPI must not delay readiness.
                 d.start(&cx.tasks);
                 Ok(())
             });
@@ -434,6 +439,7 @@ impl Controllers {
     fn start_availability(&self, server: &mut GenericServer, informers: &Informers) {
         let api_services = informers.api_services.synced();
         let [services, slices] = [informers.services.synced(), informers.endpoint_slices.synced()];
+        // The remote controller would report Services as missing before the first list of them is known.
         let controllers = [
             (
                 "apiservice-status-local-available-controller",

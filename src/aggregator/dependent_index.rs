@@ -28,6 +28,7 @@ impl<K: Eq + Hash> DependentIndex<K> {
                 }
             }
         }
+        // After the removals: a key that is in both must stay.
         for key in new {
             dependents.entry(key).or_default().insert(name.into());
         }

@@ -63,6 +63,7 @@ impl DiskCache {
         };
         let file = self.documents.parse_cached(what, &bytes);
         let mut file = file.map_err(|e| unusable(e.to_string())).ok()?;
+        // Without a UID nothing distinguishes the object from an earlier one of the same name.
         let ours = file.str_at(&["uid"]) == of.uid.as_str() && !of.uid.is_empty();
         ours.then(|| file.unset(&["document"])).flatten()
     }
@@ -82,6 +83,8 @@ impl DiskCache {
         let written = off_thread(MEMORY, move || {
             let dir = path.parent().unwrap_or(&path);
             DirBuilder::new().recursive(true).mode(PRIVATE_DIR).create(dir)?;
+            // Readers never see half a file. Not synced: after a crash an empty file is ignored, like any
+            // other that does not parse.
             let draft = path.with_extension("draft");
             let mut open = OpenOptions::new();
             open.write(true).create(true).truncate(true).mode(PRIVATE_FILE);
@@ -102,7 +105,8 @@ impl DiskCache {
     }
 
     fn path(&self, what: DocumentKind, name: &str) -> Option<PathBuf> {
-        // The store validates names in the same way. A file name must not be a path.
+        // The store validates names in the same way, but this path must not depend on it: a file name must
+        // not be a path.
         let plain = !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\\', '\0']) && name.len() < 200;
         let dir = self.dir.as_ref().filter(|_| plain)?;
         Some(dir.join(format!("{name}.{}", what.suffix())))
@@ -113,6 +117,7 @@ impl DiskCache {
 fn read_up_to(path: &Path, most: u64) -> std::io::Result<Option<Vec<u8>>> {
     let file = File::open(path)?;
     let mut bytes = Vec::with_capacity(file.metadata()?.len().min(most) as usize);
+    // One byte more than allowed reveals a file that is too large, even if it grows meanwhile.
     file.take(most + 1).read_to_end(&mut bytes)?;
     Ok((bytes.len() as u64 <= most).then_some(bytes))
 }

@@ -90,6 +90,8 @@ impl Documents {
     pub async fn run_blocking<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
         let place = self.parsing.clone().acquire_owned().await.ok()?;
         off_thread(MEMORY, move || {
+            // Held by the work, not by the future: work that has begun still needs memory when its caller has
+            // gone.
             let _place = place;
             work()
         })
@@ -101,8 +103,8 @@ impl Documents {
     /// # Errors
     /// The document is too large or invalid.
     pub fn parse(&self, what: PublishedKind, bytes: &[u8]) -> Result<Value, Rejected> {
-        // A value takes several times the bytes of its shortest text; these ratios bound the tree, not only
-        // the text.
+        // A parsed value takes more memory than its shortest text. These ratios bound the tree; the size
+        // bounds only the text.
         let (shape, max_bytes, most_values) = match what {
             PublishedKind::Groups => (&shapes::GROUPS, self.limits.discovery, self.limits.discovery / 8),
             PublishedKind::Resources => (&shapes::RESOURCES, self.limits.discovery, self.limits.discovery / 8),

@@ -19,10 +19,12 @@ pub(crate) fn publish(
     let discovery = discovery.clone();
     let families = telemetry.backends.clone();
     telemetry.before_scrape(move || {
+        // Gone during shutdown.
         let (Some(backend_stats), Some(transports)) = (backend_stats.upgrade(), transports.upgrade()) else {
             return;
         };
         let aggregations = &families.aggregations;
+        // A counter can only grow, so the difference to the last scrape is added.
         aggregations.inc_by(discovery.times_rendered().saturating_sub(aggregations.get()));
         let all = backend_stats.all();
         families.set_backends(all.iter().map(|(name, stats)| {

@@ -81,6 +81,8 @@ impl RemoteIndices {
     }
 
     fn set(&self, name: &Str, index: Option<Index>) {
+        // Held from load to store, so that concurrent updates do not lose one. The map is persistent: its
+        // clone is cheap.
         let _guard = self.writing.lock();
         let mut all = Indices::clone(&self.all.load());
         match index {
@@ -115,6 +117,8 @@ impl Download for RemoteIndices {
     async fn take(&self, of: &ApiService, response: FetchedDocument) -> Result<(), CollectError> {
         if response.status == 404 {
             let key = key_of(of);
+            // Without a v3 index: `RemoteDocuments` converts the v2 document under this key. Upstream never
+            // asks such a backend again; here the next poll does.
             self.legacy.rcu(|all| all.update(of.name.clone(), key.clone()));
             self.set(&of.name, None);
             return Ok(());
@@ -144,6 +148,7 @@ impl Download for RemoteIndices {
         let Some((source, paths)) = parsed.await.ok_or(CollectError::ShuttingDown)?? else {
             return Ok(());
         };
+        // It may have had no index before the backend was upgraded.
         self.legacy.rcu(|all| all.without(&of.name));
         if before.is_none_or(|b| b.paths != paths) {
             let kept = Value::Object(paths.clone());
@@ -157,6 +162,8 @@ impl Download for RemoteIndices {
         let all = self.all.load();
         let place = all.get(&of.name)?.paths.get(key_of(of).as_str())?;
         let url = place.str_at(&["serverRelativeURL"]);
+        // Only documents below our own root: the URL comes from the backend, which must not choose arbitrary
+        // paths.
         let is_document = url.starts_with("/openapi/v3/") && self.last_good.is_new(&of.name, url);
         is_document.then(|| url.to_owned())
     }
@@ -175,6 +182,7 @@ impl Download for RemoteIndices {
         let Some(Some(Value::Object(paths))) = kept.await else {
             return false;
         };
+        // Equals no hash, so the first download replaces this copy.
         let source = String::new();
         self.set(&of.name, Some(Index { source, paths }));
         true
@@ -225,6 +233,7 @@ impl OpenApiHandler {
                 paths.insert(key.as_str(), place);
             }
         }
+        // Local paths last, so that a backend cannot replace those of this server.
         for handler in &self.local {
             let local = self.local_paths(handler, authorized).await;
             for (key, value) in local
@@ -294,6 +303,7 @@ impl UnprotectedHandler for OpenApiHandler {
             return not_found();
         };
         let key = key.to_owned();
+        // Local first, for the same reason as in the index.
         if let Some(owner) = self.local_owner(&key, &authorized).await {
             return owner.serve(req, authorized).await;
         }

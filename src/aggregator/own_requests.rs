@@ -131,7 +131,7 @@ pub(crate) enum FetchError {
     ShuttingDown,
 }
 
-/// A complete response.
+/// A response whose body was read to its end, or to the limit.
 pub(crate) struct FetchedDocument {
     /// HTTP status code.
     pub status: u16,
@@ -207,6 +207,7 @@ pub(crate) async fn fetch(
     let limits = ResponseLimits {
         time: Duration::MAX,
         bytes: MAX_UNUSED,
+        // Never used: the body is cut off long before it is large.
         large: &LargeDocuments::default(),
         truncate: true,
     };
@@ -222,12 +223,14 @@ async fn fetch_sized(
     limits: &ResponseLimits<'_>,
 ) -> Result<FetchedDocument, FetchError> {
     let mut out = Outgoing::from(probe_request(path, caller, headers)?);
+    // So that a gateway which is its own backend, through whatever proxies, recognises its own requests.
     if let Some(hop) = transport.hop() {
         out.headers.insert(HOPS, hop.clone());
     }
     let mut metrics = RequestMetricsGuard {
         transport,
         authority: transport.host_name(first),
+        // Stays `None` if the request fails or is dropped: counted as an error.
         code: None,
     };
     let response = transport.send_among(endpoints.all(), first, out).await?;
@@ -247,6 +250,7 @@ async fn read_body(
     mut body: BackendBody,
     limits: &ResponseLimits<'_>,
 ) -> Result<(Bytes, LargeDocumentPermit), FetchError> {
+    // Spares reading a body that is announced as too large; the check below holds for any.
     let announced = http_body::Body::size_hint(&body).exact().unwrap_or(0);
     if announced > limits.bytes as u64 && !limits.truncate {
         return Err(FetchError::TooLarge(limits.bytes));
@@ -276,6 +280,7 @@ async fn read_body(
             let free = limits.large.0.clone().acquire_owned().await;
             permit = Some(free.map_err(|_| FetchError::ShuttingDown)?);
             until = Some(Instant::now() + LARGE_DOCUMENT_TIMEOUT);
+            // The announced size is within the limit here, so it can be trusted with memory.
             bytes.reserve_exact((announced as usize).saturating_sub(bytes.len()));
         }
         bytes.extend_from_slice(&data);

@@ -39,6 +39,8 @@ impl ReferenceUsers {
         });
         let index = users.clone();
         references.subscribe(move |source, key| {
+            // Nearly all Secrets and ConfigMaps are of no interest: they cost a lookup, and no place in the
+            // queue.
             let referenced = (source, key.into());
             if index.users.contains(&referenced) {
                 index.changed.add(referenced);
@@ -47,7 +49,8 @@ impl ReferenceUsers {
         users
     }
 
-    /// Calls `renew` with the name of each APIService that refers to a changed object, on a thread that is no reactor.
+    /// Calls `renew` with the name of each APIService that refers to a changed object, off the reactor
+    /// threads.
     ///
     /// # Cancel safety
     /// When dropped, the APIServices of the object that is being processed are still renewed.

@@ -94,6 +94,7 @@ impl References {
     /// [`ReferenceError`].
     pub(crate) fn roots(&self, reference: &Reference) -> Result<CaBundle, ReferenceError> {
         let referenced = self.referenced(reference)?;
+        // Held while decoding, so that concurrent users decode a bundle once.
         let mut roots = referenced.roots.lock();
         if let Some(known) = roots.get(&*reference.key) {
             return known.clone();
@@ -107,6 +108,8 @@ impl References {
             )),
             read => read.map(CaBundle::from),
         };
+        // Failures are kept as well: only another version of the object can succeed, and that has a cache of
+        // its own.
         roots.insert((*reference.key).into(), read.clone());
         read
     }
@@ -181,6 +184,7 @@ pub(super) fn reference_error(reference: &Reference, why: impl std::fmt::Display
 }
 
 fn data_of(object: &Value, reference: &Reference) -> Result<Bytes, ReferenceError> {
+    // Of a Secret and of `binaryData` in base64; of a ConfigMap's `data` as it is.
     let key = &*reference.key;
     let plain = object.at(&["data", key]).as_str();
     let encoded = match reference.source {

@@ -124,6 +124,7 @@ impl Registration {
 
     fn add(&self, s: &Arc<ApiService>) {
         let guard = self.serialize();
+        // The handler and its routes stay, so that requests under way to this path never meet a gap.
         if let Some(handler) = self.handler(&s.name) {
             return handler.set(self.settings(s));
         }
@@ -133,6 +134,7 @@ impl Registration {
             group: s.group.clone(),
         };
         let group_is_new = self.lock().add(s.name.clone(), registered);
+        // The mux has a lock of its own; holding both would delay `renew` for nothing.
         drop(guard);
         let route = |path: String, prefix, listed, handler: &DynHandler| Route {
             path,
@@ -145,12 +147,15 @@ impl Registration {
             route(path.clone(), false, true, &handler),
             route(format!("{path}/"), true, false, &handler),
         ];
+        // One change of the mux: no request sees the version's route without that of its group.
         if group_is_new && !s.is_legacy() {
             let group: DynHandler = Arc::new(GroupHandler::new(
                 s.group.clone(),
                 self.informer.clone(),
                 self.shared.delegate.clone(),
             ));
+            // Upstream's routes: a group's document is exact, with and without a slash; only a version covers
+            // what is below it.
             routes.push(route(format!("/apis/{}", s.group), false, true, &group));
             routes.push(route(format!("/apis/{}/", s.group), false, false, &group));
         }
@@ -161,6 +166,7 @@ impl Registration {
         let removed = self.lock().remove(name);
         let Some((of_group, last)) = removed else { return };
         self.backend_stats.remove(name);
+        // The object is gone, so its path is derived from its name, `<version>.<group>`.
         let path = match name {
             "v1." => "/api".to_owned(),
             _ => format!("/apis/{of_group}/{}", name.split('.').next().unwrap_or(name)),

@@ -46,7 +46,7 @@ pub(crate) enum Endpoints {
 }
 
 impl Endpoints {
-    /// All addresses.
+    /// All addresses; at least one.
     pub(crate) fn all(&self) -> &[Arc<str>] {
         match self {
             Self::One(one) => std::slice::from_ref(one),
@@ -96,7 +96,9 @@ impl ServiceIndex {
         let slices: Arc<ArcSwap<SlicesByService>> = Arc::default();
         let mine = slices.clone();
         endpoint_slices.subscribe(move |change| {
+            // A persistent map: the copy shares all other Services with the snapshots that readers hold.
             let mut all = SlicesByService::clone(&mine.load());
+            // Removed from its old Service first: a change of its label may have moved it to another.
             if let Some(old) = change.old {
                 let rest: Vec<_> = all
                     .get(&*old.service)
@@ -111,6 +113,7 @@ impl ServiceIndex {
                     all.insert(old.service.clone(), Arc::new(rest));
                 }
             }
+            // Without the label of a Service nothing can be routed to it.
             if let Some(new) = change.new
                 && !new.service.is_empty()
             {
@@ -179,6 +182,7 @@ impl ClusterResolver {
         if addresses.is_empty() {
             return Err(no_endpoints(wanted));
         }
+        // Sorted and without duplicates: during a rolling update an endpoint may be in two slices.
         addresses.sort();
         addresses.dedup();
         let made = Ready {
@@ -187,6 +191,7 @@ impl ClusterResolver {
             addresses: addresses.into(),
         };
         self.ready.rcu(|all| {
+            // Purged here, since nothing else removes the entries of deleted Services.
             let mut all = HashMap::clone(all);
             all.retain(|other, _| self.index.service(other.key()).is_some());
             all.update(wanted.clone(), made.clone())
@@ -202,6 +207,7 @@ impl ClusterResolver {
                 if service.cluster_ip == "None" && service.kind == ServiceType::ClusterIp {
                     return Err(ResolveError("cannot route to service with ClusterIP \"None\"".into()));
                 }
+                // By number: in this mode neither the port's name nor its target port matters.
                 let port = service.port(wanted.port).ok_or_else(|| no_port(wanted))?;
                 Ok(port.address.clone())
             }
@@ -226,6 +232,7 @@ impl ClusterResolver {
                     continue;
                 };
                 let n = slice.endpoints.len();
+                // If `n` is 0, the closure that divides by it is not called.
                 let ready = (0..n)
                     .map(|k| &slice.endpoints[(next + k) % n])
                     .find(|e| e.ready && !e.address.is_empty());
@@ -250,6 +257,7 @@ impl ServiceResolver for ClusterResolver {
             let next = self.next.fetch_add(1, Ordering::Relaxed);
             return Ok(target.addresses[next % target.addresses.len()].clone());
         }
+        // Upstream's `NewLoopbackServiceResolver`: this port only.
         if service.port == 443 && service.key() == "default/kubernetes" {
             return Ok(self.loopback.clone());
         }
@@ -267,6 +275,7 @@ impl ServiceResolver for ClusterResolver {
                 _ => Endpoints::Any(target.addresses.clone()),
             });
         }
+        // A cluster IP is one address; the network chooses among the endpoints.
         if !self.to_endpoints || (service.port == 443 && service.key() == "default/kubernetes") {
             return self.resolve(service).map(Endpoints::One);
         }

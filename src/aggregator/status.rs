@@ -62,12 +62,15 @@ impl StatusHandler {
         let rendered = self.discovery.rendered();
         let document = json::decode(&rendered.json).unwrap_or_default();
         let reached: Vec<Vec<Arc<str>>> = services.values().map(|s| self.addresses(s)).collect();
+        // Addresses are shared by APIServices with the same backend; `all` finds those that no APIService
+        // uses any more.
         let all: BTreeSet<&str> = reached.iter().flatten().map(|a| &**a).collect();
         let mut items: Vec<(bool, Value)> = services
             .values()
             .zip(&reached)
             .map(|(s, addresses)| (s.service.is_none(), self.one(s, (addresses, &all), &document, now)))
             .collect();
+        // Stable, so that each half stays sorted by name.
         items.sort_by_key(|(local, _)| *local);
         let items: Vec<Value> = items.into_iter().map(|(_, v)| v).collect();
         let mut out = json!({"kind": "AggregatorStatus", "apiVersion": "torana.dev/v1alpha1"});
@@ -150,8 +153,9 @@ fn hint(s: &ApiService, reason: &str, message: &str) -> Cow<'static, str> {
     })
 }
 
-/// The hint for a failed discovery check, by its error text.
+/// The hint for a failed discovery check, by its message.
 fn failed_check(s: &ApiService, message: &str) -> Cow<'static, str> {
+    // The order matters: many messages match several branches, and the first is the most specific.
     let says = |all: &[&str]| all.iter().any(|text| message.contains(text));
     Cow::Borrowed(if says(&["dial unix"]) {
         failed_socket(message)
@@ -164,7 +168,7 @@ fn failed_check(s: &ApiService, message: &str) -> Cow<'static, str> {
     } else if says(&["x509:"]) {
         return theirs_is_refused(s).into();
     } else if says(&["first record does not look like"]) {
-        "no TLS is spoken there: see whether the port is the right one"
+        "the port does not speak TLS: check that it is the right one"
     } else if says(&["tls:"]) {
         "the handshake fails: look at the message, then at the server's log"
     } else if says(&["no such host"]) {
@@ -172,16 +176,16 @@ fn failed_check(s: &ApiService, message: &str) -> Cow<'static, str> {
     } else if says(&["dial tcp", "TLS handshake timeout"]) {
         "the address does not answer: look at the network and its firewalls, then at the server's machine"
     } else if says(&["bad status from"]) && says(&[": 401", ": 403"]) {
-        "the server runs and does not believe this gateway: compare its front-proxy CA with \
+        "the server runs and does not trust this gateway: compare its front-proxy CA with \
          kube-system/extension-apiserver-authentication"
     } else if says(&["bad status from"]) && says(&[": 404"]) {
         "the server runs and does not serve this group and version: see whether it is the right server, and the right version"
     } else if says(&["bad status from"]) {
         "the server runs and fails: look at its log"
     } else if says(&["deadline exceeded", "timed out", "timeout"]) {
-        "the server takes connections and does not answer: it hangs or has too much to do; look at its log and its load"
+        "the server accepts connections and does not answer: it hangs or is overloaded; look at its log and its load"
     } else {
-        "the server is not reached or breaks off: look at the message, then at the server's log"
+        "the server cannot be reached or drops the connection: look at the message, then at the server's log"
     })
 }
 
@@ -206,7 +210,7 @@ fn ours_is_refused(s: &ApiService) -> String {
         Some(reference) => reference.to_string(),
         None => "the front-proxy's, whose CA is in kube-system/extension-apiserver-authentication".to_owned(),
     };
-    format!("the server refuses the certificate that it is shown, {shown}: compare it with the server's client CA")
+    format!("the server rejects the client certificate, {shown}: compare it with the server's client CA")
 }
 
 /// The hint if the gateway rejects the backend's certificate.
@@ -221,7 +225,7 @@ fn theirs_is_refused(s: &ApiService) -> String {
         .as_ref()
         .map(|service| service.server_name())
         .unwrap_or_default();
-    format!("the server's certificate is not what is expected: compare it with the name {name} and with {roots}")
+    format!("the server's certificate does not verify: compare it with the name {name} and with {roots}")
 }
 
 /// The sync status of a document.

@@ -43,6 +43,7 @@ impl SyncStatus {
                 };
             }
             Err(why) => {
+                // The start of a series of failures is kept, its reason is replaced.
                 let since = status.failing.take().map_or(now, |(since, _)| since);
                 status.failing = Some((since, why.to_owned()));
             }

@@ -141,6 +141,7 @@ async fn requests_fail_over_from_a_hanging_backend() {
             ("torana.dev/backend-header-timeout", "300ms"),
         ],
     );
+    // Available from the start: its probes hang, so it would not become available by itself.
     o.set(
         &["status", "conditions"],
         json!([{"type": "Available", "status": "True", "reason": "Passed", "message": "all checks passed"}]),
@@ -156,6 +157,7 @@ async fn requests_fail_over_from_a_hanging_backend() {
             other => panic!("{other:?}"),
         }
     }
+    // Requests that were sent before the address was ejected; the others must not be lost.
     assert!(lost <= 8, "{lost} requests went to an address that hangs");
 }
 

@@ -88,6 +88,7 @@ impl KnownTransports {
         self.by_settings
             .retain(|_, (_, transport)| transport.strong_count() > 0);
         shrink(&mut self.by_settings);
+        // Twice the number in use, so that purging takes constant time on average.
         self.purge_at = 2 * self.by_settings.len().max(16);
     }
 }
@@ -166,6 +167,7 @@ impl Transports {
             timeouts: s.backend.timeouts,
         };
         let wanted = (wanted, options);
+        // Built under the lock, so that equal settings never get two transports.
         let mut known = self.known.lock();
         let found = known.by_settings.get(&wanted);
         if let Some(found) = found.and_then(|(id, transport)| Some((*id, transport.upgrade()?))) {
@@ -176,6 +178,7 @@ impl Transports {
             None => TransportError::Bundle(why),
         })?;
         let id = self.ids.fetch_add(1, Ordering::Relaxed);
+        // The hook is set once the controllers exist; transports may be created earlier.
         let reported = self.on_failure.clone();
         let hook = Arc::new(move || {
             if let Some(report) = reported.get() {
@@ -204,6 +207,7 @@ impl Transports {
         let Some(service) = &s.service else {
             return Err(TransportError::Local);
         };
+        // Before anything is read: annotations that are invalid must not select certificates.
         if let Some(fault) = &s.fault {
             return Err(TransportError::Annotations(ReferenceError {
                 reason: "InvalidAnnotations",

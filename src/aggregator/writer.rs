@@ -53,6 +53,7 @@ fn options(subresource: &str) -> WriteOptions {
 impl ApiServiceWriter for Arc<Store> {
     async fn set_condition(&self, name: &str, condition: &Condition) -> Result<()> {
         let gr = self.resource().group_resource();
+        // Called again with the new object after a conflict, so it must depend only on `live`.
         let mut transform = |live: Option<&Value>| {
             let live = live.ok_or_else(|| Status::not_found(&gr, name))?;
             Ok(with_condition(live, condition, &time::now()))

@@ -54,6 +54,7 @@ struct ReloadableUnion(ArcSwap<Union>);
 #[async_trait]
 impl Authorizer for ReloadableUnion {
     async fn authorize(&self, attributes: &Attributes<'_>) -> Verdict {
+        // `load_full`, because a guard of `load` must not be held across an await.
         let current = self.0.load_full();
         current.authorize(attributes).await
     }
@@ -76,6 +77,7 @@ impl Authorizer for ReloadableUnion {
 pub(crate) fn build(options: &CompletedOptions, telemetry: &Telemetry) -> Result<AuthorizationSetup, Error> {
     let o = &options.authorization;
     let roles = Rbac::new();
+    // The graph follows every pod of the cluster, so it is built only for the mode that reads it.
     let uses_graph = o.authorizers.iter().any(|a| a.mode == Mode::Node);
     let policies = match &o.policy {
         None => None,
@@ -110,12 +112,14 @@ pub(crate) fn build(options: &CompletedOptions, telemetry: &Telemetry) -> Result
 
 impl SharedParts {
     fn union(&self, authorizers: &[AuthorizerConfig]) -> Result<Union, Error> {
+        // Before everything, as upstream: an authorizer that is broken must not lock out its repair.
         let mut members: Vec<Arc<dyn Authorizer>> = vec![Arc::new(PrivilegedGroups::masters())];
         for a in authorizers {
             let unusable = |source| Error::Authorizer {
                 name: a.name.clone(),
                 source,
             };
+            // A reload cannot add these types: what they read is set up at the start only.
             let missing = || unusable("its type was not enabled at start".into());
             members.push(match a.mode {
                 Mode::AlwaysAllow => Arc::new(AlwaysAllow),
@@ -169,8 +173,15 @@ impl AuthorizationSetup {
             feeds.start(tasks);
         }
         if let Some((path, current)) = self.reload {
-            let types = types(authorizers);
-            tasks.spawn_until_stopped("authorization config", follow(path, current, self.parts, types));
+            let follower = Follower {
+                path,
+                current,
+                parts: self.parts,
+                required: types(authorizers),
+                at_start: authorizers.to_vec(),
+                seen: None,
+            };
+            tasks.spawn_until_stopped("authorization config", follower.follow());
         }
         synced
     }
@@ -181,40 +192,109 @@ fn types(authorizers: &[AuthorizerConfig]) -> BTreeSet<&'static str> {
     all.filter(|m| *m != Mode::Webhook).map(Mode::name).collect()
 }
 
-/// Applies each new content of the file; if it is invalid the previous configuration stays in force.
-async fn follow(path: PathBuf, current: Arc<ReloadableUnion>, parts: SharedParts, required: BTreeSet<&'static str>) {
-    let mut seen = tokio::fs::read(&path).await.ok();
-    loop {
-        tokio::time::sleep(RELOAD).await;
-        let text = match tokio::fs::read(&path).await {
-            Ok(text) if seen.as_ref() != Some(&text) => text,
-            Ok(_) => continue,
-            Err(e) => {
-                tracing::warn!(file = %path.display(), "reading the authorization configuration: {e}");
-                continue;
-            }
-        };
-        let union = || {
-            let new = config::parse(&text)?;
-            let found = types(&new);
-            if required != found {
-                let missing: Vec<_> = required.difference(&found).collect();
-                let added: Vec<_> = found.difference(&required).collect();
-                return Err(Cause::from(format!(
-                    "missing required types: {missing:?}, types not enabled at start: {added:?}"
-                )));
-            }
-            Ok(parts.union(&new)?)
-        };
-        match union() {
-            Ok(union) => {
-                current.0.store(Arc::new(union));
-                tracing::info!(file = %path.display(), "authorization configuration reloaded");
-            }
-            Err(e) => {
-                tracing::error!(file = %path.display(), "invalid authorization configuration; keeping the previous one: {e}");
+/// Applies new contents of the configuration file.
+struct Follower {
+    path: PathBuf,
+    current: Arc<ReloadableUnion>,
+    parts: SharedParts,
+    /// The types enabled at the start.
+    required: BTreeSet<&'static str>,
+    at_start: Vec<AuthorizerConfig>,
+    /// The content seen last, valid or not. `None` at first: the file may have been edited since it was parsed
+    /// for the start, so its first content is compared with what was parsed then.
+    seen: Option<Vec<u8>>,
+}
+
+impl Follower {
+    /// Applies each new content of the file; if it is invalid the previous configuration stays in force.
+    async fn follow(mut self) {
+        loop {
+            tokio::time::sleep(RELOAD).await;
+            let text = match tokio::fs::read(&self.path).await {
+                Ok(text) => text,
+                Err(e) => {
+                    tracing::warn!(file = %self.path.display(), "reading the authorization configuration: {e}");
+                    continue;
+                }
+            };
+            match self.apply(text) {
+                Ok(false) => {}
+                Ok(true) => tracing::info!(file = %self.path.display(), "authorization configuration reloaded"),
+                Err(e) => {
+                    tracing::error!(file = %self.path.display(), "invalid authorization configuration; keeping the previous one: {e}");
+                }
             }
         }
-        seen = Some(text);
+    }
+
+    /// Applies this content of the file. False if it is known.
+    fn apply(&mut self, text: Vec<u8>) -> Result<bool, Cause> {
+        if self.seen.as_ref() == Some(&text) {
+            return Ok(false);
+        }
+        let parsed = config::parse(&text);
+        // Also if it is invalid, so that each content is reported once.
+        let is_first = self.seen.replace(text).is_none();
+        let new = parsed?;
+        if is_first && new == self.at_start {
+            return Ok(false);
+        }
+        let found = types(&new);
+        // A reload may change webhooks and the order. The state of other types exists only if they were enabled
+        // at the start.
+        if self.required != found {
+            let missing: Vec<_> = self.required.difference(&found).collect();
+            let added: Vec<_> = found.difference(&self.required).collect();
+            return Err(Cause::from(format!(
+                "missing required types: {missing:?}, types not enabled at start: {added:?}"
+            )));
+        }
+        self.current.0.store(Arc::new(self.parts.union(&new)?));
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(name: &str, kind: &str) -> Vec<u8> {
+        format!(
+            "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\n\
+             authorizers: [{{type: {kind}, name: {name}}}]\n"
+        )
+        .into_bytes()
+    }
+
+    #[test]
+    fn a_file_edited_during_the_start_is_applied() {
+        let follower = || {
+            let telemetry = Telemetry::new();
+            let at_start = config::parse(&text("a", "RBAC")).expect("a configuration");
+            Follower {
+                path: PathBuf::from("f"),
+                current: Arc::new(ReloadableUnion(ArcSwap::from_pointee(Union::new(Vec::new())))),
+                parts: SharedParts {
+                    roles: Rbac::new(),
+                    graph: None,
+                    policies: None,
+                    counts: telemetry.client_requests.clone(),
+                    conditions: AuthorizerConditionMetrics::new(telemetry.registry()),
+                },
+                required: types(&at_start),
+                at_start,
+                seen: None,
+            }
+        };
+        let mut edited = follower();
+        assert!(matches!(edited.apply(text("b", "RBAC")), Ok(true)));
+        assert!(matches!(edited.apply(text("b", "RBAC")), Ok(false)), "once");
+        let mut unchanged = follower();
+        assert!(matches!(unchanged.apply(text("a", "RBAC")), Ok(false)));
+        assert!(unchanged.apply(text("a", "AlwaysAllow")).is_err());
+        assert!(
+            matches!(unchanged.apply(text("a", "AlwaysAllow")), Ok(false)),
+            "reported once"
+        );
     }
 }

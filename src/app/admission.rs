@@ -114,6 +114,7 @@ pub(crate) fn chain(
 ) -> Result<Arc<dyn Admission>, Error> {
     let mut plugins = Vec::new();
     for name in options.on() {
+        // `extend`: a plugin without effect takes no place in the chain.
         plugins.extend(plugin(name, dependencies)?);
     }
     let chain = admission::Chain::new(plugins);
@@ -231,6 +232,8 @@ fn plugin(name: &'static str, dependencies: &PluginDependencies<'_>) -> Result<O
             let said = dependencies.configuration.checked(name, &POD_TOLERATIONS);
             builder.both(PodTolerationRestriction::new(cluster(), said.map_err(admission_file)?))
         }
+        // Names were checked against the list of v1.36 when the flags were read, so an unknown one cannot get
+        // here.
         _ => return Ok(None),
     }))
 }

@@ -1,4 +1,5 @@
-//! Builds the audit policy and backends from the options.
+//! Builds the audit policy and backends from the options. Entry point: [`build`]. What is recorded when is
+//! left to `crate::audit`; shutting the backends down to the gateway.
 
 use super::Error;
 use crate::audit::backend::log::Log;
@@ -22,6 +23,7 @@ pub(crate) fn build(options: &CompletedOptions, telemetry: &Telemetry) -> Result
         return Ok(None);
     };
     let policy = Policy::read(policy).map_err(Error::flag("audit-policy-file"))?;
+    // A group of its own: it must outlive the gateway's tasks, whose last requests are audited.
     let tasks = TaskGroup::new("audit");
     let mut backends = Vec::new();
     if let Some(log) = &options.log {

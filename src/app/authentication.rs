@@ -1,4 +1,6 @@
-//! Builds the authenticators from the options and the loaded certificates, in upstream's order.
+//! Builds the authenticators from the options and the loaded certificates, in upstream's order. Entry point:
+//! [`build`]. Service account keys are read by `service_accounts`, identity providers by
+//! `identity_providers`; the filter chain calls the result.
 
 use super::Error;
 use super::identity_providers;
@@ -41,7 +43,10 @@ pub(crate) struct Authentication {
 
 fn header_names(flag: &'static str, names: &[String]) -> Result<Vec<HeaderName>, Error> {
     let wrong = Error::flag(flag);
-    let parse = |n: &String| n.parse().map_err(|_| wrong(format!("{n:?} is no header name")));
+    let parse = |n: &String| {
+        n.parse()
+            .map_err(|_| wrong(format!("{n:?} is not a valid header name")))
+    };
     names.iter().map(parse).collect()
 }
 
@@ -69,6 +74,7 @@ pub(crate) fn build(
             .map(|p| p.to_ascii_lowercase())
             .collect(),
     };
+    // Removed from each request, trusted or not: a backend must only ever see what this gateway has set.
     let identity_headers = IdentityHeaders {
         names: [&names.username, &names.uid, &names.group]
             .into_iter()
@@ -78,6 +84,8 @@ pub(crate) fn build(
         prefixes: names.extra_prefix.clone(),
     };
     let audiences = &o.api_audiences;
+    // Upstream's order (`pkg/kubeapiserver/authenticator/config.go`): from local lookups to those that call
+    // other servers.
     let mut kinds: Vec<Arc<dyn TokenAuthenticator>> = Vec::new();
     if let Some(path) = &o.token_file {
         let file = TokenFile::read(path).map_err(Error::flag("token-auth-file"))?;
@@ -101,6 +109,7 @@ pub(crate) fn build(
     }
     let counts = Arc::new(TokenCacheMetrics::new(telemetry.registry()));
     let tokens: Arc<dyn TokenAuthenticator> =
+        // In front of the whole union, so that one lookup in the cache answers for every type of token.
         Arc::new(TokenCache::try_new(Arc::new(TokenUnion::new(kinds)), Some(counts)).map_err(Error::other)?);
     let proxies = port.request_header_ca.clone() as Arc<dyn ClientCaSource>;
     let clients = port.client_ca.clone() as Arc<dyn ClientCaSource>;
@@ -115,6 +124,7 @@ pub(crate) fn build(
         Arc::new(WebSocketToken::for_audiences(tokens.clone(), audiences.clone())),
     ]));
     let anonymous = match (o.anonymous, providers.anonymous) {
+        // The flag can only narrow: the file must not open what the command line has closed.
         (false, _) => None,
         (true, None) => Some(Anonymous::new()),
         (true, Some(said)) if !said.enabled => None,

@@ -46,6 +46,7 @@ pub(crate) fn all(stores: &Arc<Stores>) -> Vec<Arc<dyn Probe>> {
         Arc::new(Local("scheduler", 10259)),
     ];
     for i in 0..stores.count() {
+        // Weak: a probe that the control plane keeps must not keep a closed store open.
         all.push(Arc::new(Store(format!("etcd-{i}"), Arc::downgrade(stores), i)));
     }
     all

@@ -41,7 +41,7 @@ use std::time::Instant;
 use time::OffsetDateTime;
 use tokio::sync::mpsc;
 
-/// What every later stage of [`build`] needs: threads, metrics, the open stores and the bound port.
+/// Shared by every later stage of [`build`]: threads, metrics, the open stores and the bound port.
 struct Base {
     options: CompletedOptions,
     provider: Arc<CryptoProvider>,
@@ -64,12 +64,15 @@ impl Base {
             let bound = socket.local_addr();
             options.bind = bound.map_err(Error::during("an inherited socket has no address"))?;
         }
+        // An embedding program may have installed a provider of its own, such as a FIPS build.
         let provider = CryptoProvider::get_default()
             .cloned()
             .unwrap_or_else(|| Arc::new(rustls::crypto::aws_lc_rs::default_provider()));
         let telemetry = Telemetry::new();
         let compute = ComputePool::start(options.compute.clone(), telemetry.compute.clone()).map_err(Error::Thread)?;
         let reserved = ReservedThread::start().map_err(Error::Thread)?;
+        // Lock, bind, then open: a process that loses the race for the directory or the port has changed
+        // nothing yet.
         let lock = Stores::lock(&options)?;
         let port = Port::bind(&options, sockets)?;
         let stores = Stores::open(&options, lock, &telemetry).await?;
@@ -145,7 +148,7 @@ impl Base {
     }
 }
 
-/// What the aggregator takes over from the stages before it.
+/// Inputs of the aggregator from the stages before it.
 struct Delegates<'a> {
     plane: &'a ControlPlane,
     serving: &'a servers::Serving,
@@ -196,6 +199,7 @@ fn aggregator_config(base: &Base, delegates: Delegates<'_>) -> aggregator::Confi
         priorities: serving.priorities.clone(),
         backend_limits: aggregator::BackendLimits {
             requests: match options.aggregator.max_requests {
+                // One slow backend must not take all seats of the server.
                 0 => options.generic.max_requests_in_flight.div_ceil(2),
                 n => n,
             },
@@ -279,9 +283,13 @@ pub(super) async fn build(builder: GatewayBuilder) -> Result<Gateway, Error> {
         telemetry,
     });
     let plane = Arc::new(plane.await?);
+    // Before the port opens: a client that fails over to another gateway must find its credentials accepted
+    // there.
     if let Some(shared_trust) = shared_trust {
         shared_trust.start(tasks).await?;
     }
+    // After the stores exist and before anything is served: until its informers have synced, RBAC allows no
+    // one but system:masters.
     let access_synced = access.start(&plane, &options.authorization.authorizers, tasks);
     let webhooks_synced = admission_webhooks.start(&plane, tasks);
 
@@ -317,6 +325,7 @@ pub(super) async fn build(builder: GatewayBuilder) -> Result<Gateway, Error> {
         policy,
     };
     let aggregator = Aggregator::install(&mut head, aggregator_config(&base, delegates));
+    // Closes the cycle: webhooks were configured first, but only the aggregator can resolve Services.
     services.set(aggregator.resolver().clone());
 
     // Hooks, health checks and pages of the head server.
@@ -359,7 +368,9 @@ pub(super) async fn build(builder: GatewayBuilder) -> Result<Gateway, Error> {
         )
     };
     let mut prepared = head.prepare(config, options.generic.livez_grace_period);
+    // Weak inside, so that the chain and the webhooks in it do not keep each other alive.
     services.set_own_server(&prepared.handler);
+    // Without layers, no wrapper: each request would pay for it.
     let handler = match layers.is_empty() {
         true => prepared.handler.clone(),
         false => service::guarded(
@@ -371,7 +382,8 @@ pub(super) async fn build(builder: GatewayBuilder) -> Result<Gateway, Error> {
     let (kubeconfig, serving_ca) = (base.port.kubeconfig.clone(), base.port.serving_ca.clone());
     let port = base.port.open(handler.clone(), telemetry.port.clone()).await?;
 
-    // Controllers and hooks, which send requests themselves.
+    // Controllers and hooks, which send requests themselves. A channel of one: the first failure ends the
+    // process.
     let (report, fatal) = mpsc::channel(1);
     prepared.start_hooks(tasks, &report);
     let checks = Arc::new(std::mem::take(&mut prepared.health_checks));

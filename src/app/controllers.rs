@@ -1,4 +1,6 @@
-//! Starts the control loops that `--controllers` selects.
+//! Starts the control loops that `--controllers` selects. Entry point: [`start`]. The loops are in
+//! `crate::controllers`; here they get an identity for leader election, their CAs and a handler to send
+//! requests to.
 
 use super::Error;
 use super::readiness;
@@ -96,6 +98,7 @@ fn root_ca(options: &CompletedOptions, serving_ca: Option<Arc<DynamicCa>>) -> Re
 fn signing(options: &CompletedOptions) -> SigningConfig {
     let (given, dir) = (&options.controllers.signing_ca, options.pki_options().dir);
     let generated = |name: &str| (dir.join(format!("{name}.crt")), dir.join(format!("{name}.key")));
+    // A generated CA that no verifier trusts would sign certificates that nobody accepts.
     let own_clients = options.authentication.client_ca.is_none();
     let own_serving = options.serving.pair.is_none();
     SigningConfig {

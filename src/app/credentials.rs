@@ -1,4 +1,6 @@
-//! The commands `torana token` and `torana kubeconfig`.
+//! The commands `torana token` and `torana kubeconfig`. Entry points: [`token`] asks a running server for a
+//! service account token, [`kubeconfig`] signs a client certificate with the CA in the data directory or asks
+//! for a token. Both return text; `main` prints it.
 
 use super::Error;
 use crate::cli::credentials::{KubeconfigCommand, Subject, TokenCommand};
@@ -31,7 +33,10 @@ async fn asked_for_token(command: &TokenCommand) -> Result<String, Error> {
     let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token");
     let answer = client.create(&path, &request).await.map_err(Error::other)?;
     match answer.str_at(&["status", "token"]) {
-        "" => Err(Error::other(format!("{}: the answer holds no token", config.server))),
+        "" => Err(Error::other(format!(
+            "{}: the response contains no token",
+            config.server
+        ))),
         token => Ok(token.to_owned()),
     }
 }
@@ -48,6 +53,8 @@ async fn written(command: &KubeconfigCommand) -> Result<String, Error> {
     let admin = ClientConfig::from_kubeconfig(&command.kubeconfig).map_err(Error::other)?;
     let ca = match admin.ca_pem {
         Some(ca) => ca,
+        // A kubeconfig without CA data relies on the system's roots, which the recipient of this file may not
+        // have.
         None => read(&command.data_dir.join("pki/ca.crt"))?,
     };
     let server = command.server.as_deref().unwrap_or(&admin.server);

@@ -6,17 +6,18 @@ mod kubeconfig;
 mod manifests;
 mod scratch;
 
-use super::{Error, Gateway, build, serve_until_signalled};
+use super::{Error, Gateway, Signals, build, serve_until_signalled};
 use crate::cli::{CompletedOptions, DevCommand, Options};
 use crate::controllers::loopback::Loopback;
 use apply::Applier;
-use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
+use futures_util::{FutureExt as _, Stream, StreamExt as _};
 use kubeconfig::Merged;
 use scratch::Scratch;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::time::Instant;
 
 /// A session, from the command line to the end of the process.
@@ -36,6 +37,7 @@ impl Session {
         let started = Instant::now();
         let mut options = *command.options;
         if let Some(dir) = &command.apply {
+            // At once: a typing error would otherwise look like an empty directory.
             std::fs::read_dir(dir).map_err(Error::unreadable("apply", dir))?;
         }
         let scratch = command
@@ -112,7 +114,9 @@ pub fn run(options: CompletedOptions, session: Session) -> BoxFuture<'static, Re
 async fn serve(options: CompletedOptions, session: Session) -> Result<(), Error> {
     let loops = options.controllers.selection.names().to_vec();
     let data_dir = options.storage.data_dir.clone();
-    let gateway = build(Gateway::builder(options)).await?;
+    // Before anything is started: a signal that killed the process would leave the session's directory behind.
+    let mut signals = Signals::catch()?;
+    let (gateway, is_ending) = start(build(Gateway::builder(options)), &mut signals).await?;
     // Removes its entries when dropped, also if the server fails.
     let _merged = match session.merge_kubeconfig {
         true => Some(Merged::add(gateway.kubeconfig()).map_err(Error::other)?),
@@ -121,15 +125,36 @@ async fn serve(options: CompletedOptions, session: Session) -> Result<(), Error>
     say(&session.greeting(&gateway, &loops, &data_dir));
     let administrator = Loopback::administrator(&gateway.handler());
     let manifests = session.apply.clone();
+    // Pending, not ready, without manifests: its end would end the session.
     let beside = async move {
         match manifests {
+            _ if is_ending => {}
             Some(dir) => Applier::new(dir, administrator).run().await,
             None => std::future::pending().await,
         }
     };
-    let ended = serve_until_signalled(gateway, beside).await;
+    let ended = serve_until_signalled(gateway, signals, beside).await;
     say("\nstopped\n");
     ended
+}
+
+/// Awaits a start; returns with its outcome whether a signal came meanwhile. The start continues after the first
+/// signal, because what is half started cannot be shut down in order; a second one gives it up.
+async fn start<T>(
+    starting: impl Future<Output = Result<T, Error>>,
+    mut signals: impl Stream<Item = ()> + Unpin,
+) -> Result<(T, bool), Error> {
+    let mut starting = pin!(starting);
+    tokio::select! {
+        biased;
+        started = &mut starting => return Ok((started?, false)),
+        _ = signals.next() => {}
+    }
+    tokio::select! {
+        biased;
+        started = starting => Ok((started?, true)),
+        _ = signals.next() => Err(Error::SecondSignal),
+    }
 }
 
 /// Prints to standard output. A closed pipe is not an error.
@@ -137,4 +162,23 @@ fn say(text: &str) {
     let mut out = std::io::stdout().lock();
     let _ = out.write_all(text.as_bytes());
     let _ = out.flush();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::stream;
+
+    #[tokio::test]
+    async fn a_start_survives_one_signal_and_ends_at_the_second() {
+        let signals = |n| stream::iter(vec![(); n]).chain(stream::pending());
+        let slow = || async {
+            tokio::task::yield_now().await;
+            Ok(())
+        };
+        assert!(matches!(start(slow(), signals(0)).await, Ok(((), false))));
+        assert!(matches!(start(slow(), signals(1)).await, Ok(((), true))));
+        let hung = std::future::pending::<Result<(), Error>>();
+        assert!(matches!(start(hung, signals(2)).await, Err(Error::SecondSignal)));
+    }
 }

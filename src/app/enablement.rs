@@ -72,6 +72,7 @@ impl Enablement {
                 || OLD.iter().any(|(g, v)| *g == group && *v == version)
         };
         let mut groups: BTreeSet<&str> = served.iter().map(|gv| gv.group.as_str()).collect();
+        // A manifest written for kube-apiserver may name groups that this release does not serve.
         for group in autoregister::groups().chain(OLD.iter().map(|(group, _)| *group)) {
             groups.insert(group);
         }
@@ -97,6 +98,7 @@ impl Enablement {
                 Some("false") => false,
                 Some(other) => return Err(Refused::Wide(wide, other.to_owned())),
             };
+            // In the order of `WIDE_KEYS`, so that `api/beta` overrides `api/all`.
             for gv in served.iter().filter(|gv| is_of(wide, &gv.version)) {
                 out.versions.insert((gv.group.to_string(), gv.version.to_string()), on);
             }
@@ -144,6 +146,7 @@ impl Enablement {
         let (group, version) = (gv.group.to_string(), gv.version.to_string());
         let version_on = self.versions.get(&(group.clone(), version.clone()));
         let own = self.resources.get(&(group, version, resource.to_owned()));
+        // On by default: this release has no version that upstream leaves off.
         *own.or(version_on).unwrap_or(&true)
     }
 

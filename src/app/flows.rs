@@ -52,6 +52,7 @@ pub(crate) fn follow(
     if !options.priority_and_fairness {
         return None;
     }
+    // With priority and fairness, only the sum of the two flags counts (upstream's `ServerConcurrencyLimit`).
     let seats = options.max_requests_in_flight + options.max_mutating_requests_in_flight;
     let [mandatory_schemas, mandatory_levels] = flowcontrol::mandatory();
     let mandatory = Mandatory {
@@ -71,6 +72,7 @@ pub(crate) fn follow(
         let (controller, schemas, levels) = (controller.clone(), schemas.clone(), levels.clone());
         let changed = changed.clone();
         trigger.subscribe(move |_| {
+            // Both, whichever has changed: a schema is only usable together with its level.
             let (s, l) = (schemas.snapshot(), levels.snapshot());
             controller.digest(s.values().map(|v| &**v), l.values().map(|v| &**v));
             changed.notify_one();
@@ -148,6 +150,7 @@ impl UnprotectedHandler for DumpHandler {
             "dump_queues" => Dump::Queues,
             _ => Dump::Requests(details),
         };
+        // Formatting thousands of requests would block a reactor.
         match compute::offload(MEMORY, async move { self.controller.dump(dump) }).await {
             Ok(text) => respond::bytes(StatusCode::OK, respond::TEXT, text),
             Err(_) => respond::error_text(StatusCode::SERVICE_UNAVAILABLE, "the compute pool is full"),

@@ -1,4 +1,5 @@
-//! Post-start hooks and health checks of the servers, under upstream's names.
+//! Post-start hooks and health checks of the servers, under upstream's names: `/readyz?verbose` lists them,
+//! and operators and tools exclude checks by name. The work of a hook is done by the module it calls.
 
 use super::store::Stores;
 use super::trust;
@@ -45,6 +46,7 @@ impl NotMade {
 pub(crate) fn defaults(server: &mut GenericServer, plane: &Arc<ControlPlane>) {
     let p = plane.clone();
     server.add_post_start_hook("rbac/bootstrap-roles", move |_| async move {
+        // Retried: on a shared etcd, another gateway may be creating the same objects.
         let made = retry(DEFAULTS, || rbac::ensure(&p)).await;
         Ok(made.map_err(NotMade::of("default roles"))?)
     });
@@ -139,6 +141,7 @@ pub(crate) fn system_objects(
     }
     let plane = plane.clone();
     server.add_post_start_hook("start-system-namespaces-controller", move |cx| async move {
+        // Cloned: the guard of a watch channel must not be held across an await.
         let now = trust.borrow().clone();
         let outcome = bootstrap::ensure(&plane, &advertise, &now).await;
         bootstrap::spawn_reconcilers(&cx.tasks, plane, advertise, trust);
@@ -161,6 +164,8 @@ pub(crate) fn definitions(
     let store = plane.store("apiextensions.k8s.io", "customresourcedefinitions").clone();
     let naming = Naming::new(store, custom.definitions(), telemetry);
     let synced = custom.definitions().synced().clone();
+    // Until it fires, an unknown path answers 503 instead of 404: a client must not take a definition for
+    // deleted because it has not been read yet.
     let complete = server.add_paths_complete_signal("CRDInformerHasNotSynced");
     server.add_post_start_hook("start-apiextensions-informers", move |cx| async move {
         let stop = cx.tasks.stop_signal().clone();

@@ -92,6 +92,7 @@ fn server_id(options: &CompletedOptions) -> String {
 enum Failure {
     #[error(transparent)]
     Unreadable(Unreadable),
+    /// May succeed later.
     #[error("the server is too busy to compile it")]
     Busy,
     #[error(transparent)]
@@ -105,7 +106,14 @@ enum Failure {
     Undiscovered,
 }
 
-/// Why the file cannot be read. A text, to notice when the reason changes.
+impl Failure {
+    /// Whether the same content may be accepted later.
+    fn is_transient(&self) -> bool {
+        matches!(self, Self::Busy | Self::Undiscovered)
+    }
+}
+
+/// Why the file cannot be read. Kept as a string, to notice when the reason changes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 struct Unreadable(String);
@@ -157,7 +165,7 @@ impl Follower {
                     (self.in_force, refused) = (read.ok(), None);
                 }
                 Err(error) => {
-                    if !matches!(error, Failure::Undiscovered) {
+                    if !error.is_transient() {
                         refused = Some(read);
                     }
                     tracing::error!(%error, "invalid authentication configuration; keeping the previous one");
@@ -176,14 +184,18 @@ impl Follower {
         let parsed = self.compute.run(Flow::System, 0, parsed).await;
         let config = parsed.map_err(|_| Failure::Busy)?;
         let config = config.map_err(Failure::Invalid)?;
+        // As upstream: the anonymous authenticator is fixed at the start.
         if config.anonymous != self.anonymous {
             return Err(Failure::Anonymous);
         }
         if config.issuers == self.issuers {
             return Ok(false);
         }
+        // As upstream, the whole set is built anew: a provider that has not changed is discovered again, too.
         let set = discover(&config.issuers, &self.tasks).map_err(Failure::Provider)?;
         let deadline = Instant::now() + HEALTHY_WITHIN;
+        // The old set stays in force until then, so that no token of an unchanged provider is refused in
+        // between. Dropping `set` on failure ends its discovery.
         while !set.is_ready() {
             if Instant::now() >= deadline {
                 return Err(Failure::Undiscovered);
@@ -213,6 +225,12 @@ mod tests {
         format!(
             "{{issuer: {{url: 'https://localhost:1', audiences: [a]}}, claimMappings: {{username: {{expression: \"{name}\"}}}}}}"
         )
+    }
+
+    #[test]
+    fn what_may_succeed_later_is_tried_again() {
+        assert!(Failure::Busy.is_transient() && Failure::Undiscovered.is_transient());
+        assert!(!Failure::Anonymous.is_transient() && !Failure::Unreadable(Unreadable(String::new())).is_transient());
     }
 
     #[tokio::test]

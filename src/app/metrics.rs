@@ -1,4 +1,5 @@
-//! Storage metrics under upstream's names, collected on each scrape.
+//! Storage metrics under upstream's names, collected on each scrape rather than continuously. Entry point:
+//! [`publish`]. Request metrics are in `crate::telemetry`.
 
 use super::store::Stores;
 use crate::controlplane::ControlPlane;
@@ -26,6 +27,8 @@ pub(crate) fn publish(telemetry: &Telemetry, stores: &Arc<Stores>, plane: &Contr
                 let names = [row.gvr.group.to_string(), row.gvr.resource.to_string()];
                 Some((prefix.clone(), names))
             }
+            // Converted resources are counted under the one whose storage they share; the others store
+            // nothing.
             Backing::Converted { .. } | Backing::Computed(_) | Backing::CreateOnly(_) => None,
         })
         .collect();
@@ -111,6 +114,7 @@ fn cache_stats(cache: &CacheStats) -> CacheReading {
 fn budget(budget: &Budget) -> BudgetReading {
     let now = budget.stats();
     BudgetReading {
+        // No limit; 0, as gauges cannot show infinity.
         total: if now.total == usize::MAX { 0 } else { now.total as u64 },
         objects: now.objects as u64,
         history: now.history as u64,

@@ -19,7 +19,8 @@ use tokio::task::JoinHandle;
 
 /// Interval at which certificate files are checked for changes.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
-/// Interval at which generated certificates are checked for expiry.
+/// Interval at which generated certificates are checked for expiry; short against the 30 days before it in
+/// which they are reissued.
 const RENEW_INTERVAL: Duration = Duration::from_secs(12 * 3600);
 
 /// A bound port whose keys and certificates are being made.
@@ -60,6 +61,7 @@ struct Tasks(Vec<JoinHandle<()>>);
 
 impl Drop for Tasks {
     fn drop(&mut self) {
+        // Aborting is safe: a file is replaced as a whole, on a thread of its own that finishes.
         for task in &self.0 {
             task.abort();
         }
@@ -114,6 +116,7 @@ impl Bound {
         if !pki.written.is_empty() {
             tracing::info!(files = ?pki.written, "generated keys and certificates");
         }
+        // All sources are watched, generated ones too: `renew` only writes files.
         let mut watched: Vec<Arc<dyn Reload>> = Vec::new();
         let mut pair = |flag, files: Option<(PathBuf, PathBuf)>, made: (PathBuf, PathBuf)| {
             let (cert, key) = files.unwrap_or(made);
@@ -131,6 +134,7 @@ impl Bound {
             options.aggregator.proxy_client.clone(),
             pki.front_proxy_client(),
         )?;
+        let admin = pair("data-dir", None, pki.admin())?;
         let mut sni = Vec::new();
         for files in &options.serving.sni {
             sni.push(SniKeyPair {
@@ -168,6 +172,7 @@ impl Bound {
             server: options.local_url(listener.local_addr().port()),
             serving: Arc::clone(&default),
             serving_ca: serving_ca.clone(),
+            client: admin,
             pair: pki.admin(),
         });
         let (tell, written) = oneshot::channel();
@@ -203,6 +208,8 @@ impl Port {
     /// # Errors
     /// The administrator's kubeconfig cannot be written.
     pub(crate) async fn open(self, handler: Arc<dyn Handler>, metrics: PortMetrics) -> Result<OpenPort, Error> {
+        // The disk was written to while the rest of the gateway was composed; normally there is nothing left
+        // to wait for.
         self.written.await.map_err(Error::other)??;
         let server = Server {
             tls: self.tls,
@@ -224,7 +231,8 @@ struct Administrator {
     server: String,
     serving: Arc<DynamicKeyPair>,
     serving_ca: Option<Arc<DynamicCa>>,
-    /// Client certificate and key.
+    client: Arc<DynamicKeyPair>,
+    /// The files of `client`.
     pair: (PathBuf, PathBuf),
 }
 
@@ -250,16 +258,26 @@ impl Administrator {
         pki::write_kubeconfig(&self.file, &kubeconfig).map_err(Error::other)
     }
 
-    /// Writes the file and tells the outcome. Writes it again whenever other gateways share CAs: behind one
-    /// address, any of them may answer.
+    /// Writes the file and reports the outcome. Writes it again whenever its client certificate was reissued, or
+    /// other gateways share CAs: behind one address, any of them may answer.
     async fn keep(self: Arc<Self>, tell: oneshot::Sender<Result<(), Error>>) {
-        let changes = self.serving_ca.as_ref().map(|ca| ca.subscribe());
+        // Subscribed before the first write, so that a change during it is not missed.
+        let mut client = self.client.subscribe();
+        let mut authority = match &self.serving_ca {
+            Some(ca) => ca.subscribe(),
+            None => self.serving.subscribe(),
+        };
         // The receiver is gone if the start has failed meanwhile.
         let _ = tell.send(self.write_aside().await);
-        let Some(mut changes) = changes else {
-            return;
-        };
-        while changes.changed().await.is_ok() {
+        loop {
+            // The order does not matter: the whole file is written again.
+            let changed = tokio::select! {
+                changed = client.changed() => changed,
+                changed = authority.changed() => changed,
+            };
+            if changed.is_err() {
+                return;
+            }
             if let Err(error) = self.write_aside().await {
                 tracing::error!(%error, "the administrator's kubeconfig cannot be updated");
             }
@@ -286,6 +304,35 @@ mod tests {
             Ok(Command::Serve(options)) => options.complete().unwrap(),
             _ => panic!("these are flags of serve"),
         }
+    }
+
+    #[tokio::test]
+    async fn the_kubeconfig_follows_the_reissued_client_certificate() {
+        let tmp = tempfile::tempdir().unwrap();
+        let options = serve(&[&format!("--data-dir={}", tmp.path().join("data").display())]);
+        let pki = pki::ensure(&options.pki_options()).unwrap();
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let pair = |(cert, key): (PathBuf, PathBuf)| DynamicKeyPair::from_files(cert, key, provider.clone()).unwrap();
+        let administrator = Arc::new(Administrator {
+            file: tmp.path().join("admin.kubeconfig"),
+            server: "https://127.0.0.1:1".to_owned(),
+            serving: pair(pki.apiserver()),
+            serving_ca: None,
+            client: pair(pki.admin()),
+            pair: pki.admin(),
+        });
+        let (tell, written) = oneshot::channel();
+        let kept = tokio::spawn(Arc::clone(&administrator).keep(tell));
+        written.await.unwrap().unwrap();
+        let before = std::fs::read(&administrator.file).unwrap();
+        std::fs::remove_file(&administrator.pair.0).unwrap();
+        std::fs::remove_file(&administrator.pair.1).unwrap();
+        pki::ensure(&options.pki_options()).unwrap();
+        assert!(administrator.client.check_now());
+        while std::fs::read(&administrator.file).unwrap() == before {
+            tokio::task::yield_now().await;
+        }
+        kept.abort();
     }
 
     #[tokio::test]

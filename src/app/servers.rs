@@ -112,6 +112,8 @@ pub(crate) async fn control_plane(inputs: ControlPlaneInputs<'_>) -> Result<Cont
         let (gv, resources) = group.serve(&storage, &admission).map_err(Error::other)?;
         plane.add(controlplane::Group { gv, resources }).map_err(Error::other)?;
     }
+    // Before the allocations are read: they must count every stored Service, or an address would be given out
+    // twice.
     stores.loaded(options.generic.storage_initialization_timeout).await;
     plane
         .load_allocations()
@@ -188,6 +190,7 @@ pub(crate) fn extensions(
     let definitions = plane.store("apiextensions.k8s.io", "customresourcedefinitions").clone();
     let scale = api::by_gvk("autoscaling", "v1", "Scale").expect("the schema table has Scale");
     let config = custom_resources::Config {
+        // Custom resources pass the same admission chain as built-in ones.
         admission: definitions.admission().clone(),
         definitions,
         storages: stores.clone(),
@@ -208,7 +211,8 @@ pub(crate) fn core(plane: &ControlPlane, serving: &Serving, delegate: Arc<dyn De
     let enabled = serving.enabled.groups(plane);
     let own = enabled.iter().filter(|g| g.gv.group != "apiextensions.k8s.io");
     let groups: Vec<ApiGroupVersion> = own.map(|g| serving.group_version(g)).collect();
-    // Groups in table order, each with its versions, preferred one first.
+    // Groups in table order, each with its versions, preferred one first. Not a map: discovery lists groups
+    // in this order, as upstream does.
     let mut names: Vec<(String, Vec<String>)> = Vec::new();
     for gv in groups.iter().map(|g| &g.gv).filter(|gv| !gv.group.is_empty()) {
         match names.iter_mut().find(|(group, _)| *group == gv.group.as_str()) {

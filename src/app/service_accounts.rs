@@ -40,7 +40,7 @@ fn read<T, E: Into<Cause>>(flag: &'static str, path: &Path, parse: impl Fn(&[u8]
 /// Reads the keys. Generated ones must exist already.
 ///
 /// # Errors
-/// A file that cannot be read or that holds no usable key.
+/// A file cannot be read or contains no usable key.
 pub(crate) fn build(
     options: &CompletedOptions,
     objects: Arc<TokenObjects>,
@@ -67,6 +67,7 @@ pub(crate) fn build(
         keys.extend(public(&made.join("sa.pub"))?);
     }
     let (keys, clock) = (VerificationKeys::new(keys), system_clock());
+    // The first one signs; the others are former issuers whose tokens still verify.
     let issuer = o.issuers.first().cloned().unwrap_or_default();
     let counts = &telemetry.service_account_tokens;
     let dependencies = VerificationDependencies {
@@ -102,7 +103,7 @@ impl ServiceAccounts {
         if documents.is_none() {
             tracing::warn!(
                 issuer,
-                "no OpenID Connect discovery: --service-account-issuer is no https URL without query and fragment"
+                "no OpenID Connect discovery: --service-account-issuer is not an https URL without query and fragment"
             );
         }
         documents

@@ -29,6 +29,7 @@ pub(super) fn report(checks: &Arc<Vec<HealthCheck>>, lifecycle: &Lifecycle, task
         notify(&[NotifyState::Ready, NotifyState::Status("serving")]);
         let Some(limit) = watchdog else { return };
         loop {
+            // Silence is the signal: systemd restarts the process when the watchdog is not fed in time.
             if pass(&checks, HealthEndpoint::Livez) {
                 notify(&[NotifyState::Watchdog]);
             }

@@ -29,7 +29,7 @@ use tokio::sync::Notify;
 
 /// Where the records are. No custom resource can be stored here: its group would have a dot.
 const PREFIX: &str = "/registry/torana/trust/";
-/// Interval at which a gateway says that it is alive.
+/// Interval at which a gateway renews its record.
 const RENEW: Duration = Duration::from_secs(600);
 /// How long a gateway counts as alive after that, as with upstream's identity Leases.
 const ALIVE: Duration = Duration::from_secs(3600);
@@ -70,6 +70,7 @@ impl SharedTrust {
         port: &Port,
         accounts: &ServiceAccounts,
     ) -> Option<Self> {
+        // The embedded store belongs to one process, so there is nobody to share with.
         options.storage.etcd.as_ref()?;
         let (authentication, account) = (&options.authentication, &options.authentication.service_account);
         let generated_tokens = account.signing_key.is_none() && account.key_files.is_empty();
@@ -84,6 +85,7 @@ impl SharedTrust {
             tokens: generated_tokens.then(|| accounts.keys.clone()),
         };
         let generated = extended.names();
+        // All keys were given by flags, which every gateway gets alike.
         if generated.is_empty() {
             return None;
         }
@@ -134,6 +136,7 @@ impl SharedTrust {
             host,
             trusted_for,
         };
+        // First: the others need time to notice.
         let published = publisher.publish().await;
         published.map_err(|e| {
             let why = format!("the keys that verify this gateway's tokens cannot be published: {e}");
@@ -143,6 +146,7 @@ impl SharedTrust {
         let (notify, synced): (_, Signal) = (changed.clone(), records.synced().clone());
         records.subscribe(move |_| notify.notify_one());
         tasks.spawn_until_stopped("trust of other gateways", feed.run());
+        // Not fatal: a gateway that accepts its own credentials only is better than none.
         if tokio::time::timeout(SYNC, synced.wait()).await.is_err() {
             tracing::error!(
                 "the trust that other gateways share is not read yet; what they signed is not accepted until then"
@@ -151,6 +155,7 @@ impl SharedTrust {
         extended.apply(&records).await;
         tasks.spawn_until_stopped("shared trust", async move {
             let mut renewal = tokio::time::interval(RENEW);
+            // The first tick is immediate, and the record has just been written.
             renewal.tick().await;
             loop {
                 tokio::select! {
@@ -197,8 +202,8 @@ impl Extended {
         }
     }
 
-    /// Trusts exactly what the records say, besides this gateway's own. Certificates and keys are parsed off
-    /// the reactor.
+    /// Trusts exactly the CAs and keys in the records, besides this gateway's own. Certificates and keys are
+    /// parsed off the reactor.
     async fn apply(&self, records: &Informer<Option<TrustRecord>>) {
         let (extended, records) = (self.clone(), records.snapshot());
         let applied = tasks::off_thread(0, move || extended.trust(&records)).await;
@@ -216,6 +221,8 @@ impl Extended {
                 records = live.len(),
                 "more gateways share their trust than are accepted"
             );
+            // The bound keeps a flood of records from slowing down every handshake; gateways that are alive
+            // renew, so they stay.
             live.sort_by_key(|record| std::cmp::Reverse(record.renewed));
             live.truncate(MOST);
         }
@@ -265,6 +272,7 @@ impl Publisher {
         let key = verifiers.id();
         let record = TrustRecord::new(verifiers, &self.host, self.trusted_for);
         let mut live = self.storage.get(&key, MinRevision::Latest).await?;
+        // Two replicas with copied keys have the same record and may renew it at once.
         for _ in 1..ATTEMPTS {
             match self.put(&key, live.as_deref(), &record).await {
                 Err(storage::Error::Conflict(now)) => live = now,
@@ -287,6 +295,7 @@ impl Publisher {
             .iter()
             .filter(|(_, r)| r.as_ref().as_ref().is_some_and(|r| r.is_expired(now)))
         {
+            // Read again: the snapshot may be older than a renewal.
             let live = self.storage.get(key, MinRevision::Latest).await;
             let Ok(Some(entry)) = live else { continue };
             if TrustRecord::from_entry(&entry).is_some_and(|record| record.is_expired(now)) {

@@ -92,9 +92,12 @@ impl Stores {
         let mut overrides: Vec<(Vec<GroupResource>, Arc<dyn Backend>)> = Vec::new();
         let mut sets: Vec<&[String]> = Vec::new();
         for (resource, servers) in &etcd.overrides {
+            // One client per set of servers, not per resource: each has its own connections and health
+            // checks.
             match sets.iter().position(|known| *known == servers.as_slice()) {
                 Some(at) => overrides[at].0.push(resource.clone()),
                 None => {
+                    // Index 0 is the main cluster.
                     let at = (sets.len() + 1, within);
                     let other = connect(etcd, servers, "etcd-servers-overrides", at, &budget).await?;
                     overrides.push((vec![resource.clone()], other));
@@ -132,7 +135,7 @@ impl Stores {
         self.backend(resource).resource_with(config, hooks)
     }
 
-    /// The store of what is no API object: it is neither encrypted nor converted.
+    /// The store of records that are not API objects: neither encrypted nor converted.
     pub(crate) fn internal(&self, config: ResourceConfig) -> Arc<dyn Storage> {
         self.main.resource(config)
     }
@@ -148,6 +151,7 @@ impl Stores {
         let until = Instant::now() + within;
         for backend in self.all() {
             while let Err(what) = backend.loaded() {
+                // One deadline for all backends together.
                 if Instant::now() >= until {
                     tracing::error!(%what, "some resources were not loaded in time; requests for them wait or fail");
                     break;
@@ -304,6 +308,7 @@ pub(crate) fn access(etcd: &EtcdOptions, servers: &[String]) -> Result<Access, E
             let text = String::from_utf8_lossy(&read("etcd-user-file", path)?).into_owned();
             let line = text.lines().next().unwrap_or_default();
             let malformed = || Error::file("etcd-user-file", path)("the first line is not name:password");
+            // At the first colon, as etcdctl: a password may contain more.
             let (name, password) = line.split_once(':').ok_or_else(malformed)?;
             Some((name.to_owned(), password.to_owned()))
         }

@@ -1,4 +1,5 @@
-//! The objects that token authenticators look up.
+//! The objects that token authenticators look up. [`TokenObjects`] reads them directly from the stores, and
+//! remembers their revisions so that cached results can be invalidated.
 
 use crate::apimachinery::value::Value;
 use crate::authn::CacheDependency;
@@ -26,6 +27,7 @@ struct EntryUnchanged {
 
 impl CacheDependency for EntryUnchanged {
     fn is_unchanged(&self) -> bool {
+        // A revision is never used twice, so equality proves that nothing was written in between.
         self.storage.peek_revision(&self.entry.key) == Some(self.entry.revision)
     }
 }

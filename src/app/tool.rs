@@ -57,6 +57,7 @@ impl ProgressBar {
     }
 
     fn show(&mut self, done: u64, of: u64) {
+        // A terminal cannot show more than a few frames, and writing each would slow the copy down.
         if !self.terminal || (done < of && self.shown.elapsed() < Duration::from_millis(100)) {
             return;
         }
@@ -118,13 +119,16 @@ async fn run_command(command: StoreCommand) -> Result<String, Error> {
 /// A storage error, with the flag that names the store if that is wrong.
 fn open_error(e: tool::OpenError) -> Error {
     match e {
-        tool::OpenError::Missing { .. } | tool::OpenError::Locked { .. } => Error::flag("data-dir")(e),
+        tool::OpenError::Missing { .. } | tool::OpenError::HalfRestored { .. } | tool::OpenError::Locked { .. } => {
+            Error::flag("data-dir")(e)
+        }
         e => Error::other(e),
     }
 }
 
 fn format_stats(found: &StoreStats) -> String {
     let mut out = String::new();
+    // Cannot underflow, even if a damaged file reports more objects than writes.
     let history = found.writes - found.objects.min(found.writes);
     for (name, value) in [
         ("revision", found.revision),
@@ -172,6 +176,7 @@ async fn inspect(etcd: &EtcdOptions, show: tool::Progress<'_>) -> Result<String,
     for pair in pairs.iter().filter(|p| is_object(p, &prefix)) {
         let sum = sums.entry(tool::resource_of(&pair.key)).or_default();
         *sum = (sum.0 + 1, sum.1 + pair.value.len() as u64);
+        // Encrypted values cannot be judged without their keys.
         if !pair.value.starts_with(ENCRYPTED)
             && let Err(why) = group_of(&pair.value)
         {
@@ -180,7 +185,7 @@ async fn inspect(etcd: &EtcdOptions, show: tool::Progress<'_>) -> Result<String,
     }
     if let Some(first) = odd.first() {
         return Err(Error::other(format!(
-            "{} values are no objects; the first: {first}",
+            "{} values are not objects; the first: {first}",
             odd.len()
         )));
     }
@@ -199,6 +204,7 @@ async fn export(dir: &Path, etcd: &EtcdOptions, keep: bool) -> Result<String, Er
     let (exchange, prefix) = (exchange(etcd).await?, prefix(etcd));
     if keep {
         let there = exchange.revision().await.map_err(Error::other)?;
+        // A new cluster is at revision 1; any write would leave too few revisions for the older objects.
         if there > 1 {
             return Err(Error::other(format!(
                 "--keep-revisions: etcd is at revision {there}; revisions can be kept only where nothing was written yet"
@@ -206,12 +212,14 @@ async fn export(dir: &Path, etcd: &EtcdOptions, keep: bool) -> Result<String, Er
         }
         if revision > MAX_FILL {
             return Err(Error::other(format!(
-                "--keep-revisions: the store is at revision {revision}; more than {MAX_FILL} are not filled up"
+                "--keep-revisions: the store is at revision {revision}; revisions are kept up to {MAX_FILL}"
             )));
         }
     }
     for object in &mut objects {
         if prefix != ROOT {
+            // The key of the object is authenticated with the ciphertext (additional data), so a moved value
+            // would not decrypt.
             if object.value.starts_with(ENCRYPTED) {
                 return Err(Error::other(format!(
                     "{} is encrypted under its key and cannot be moved to another --etcd-prefix",
@@ -254,6 +262,8 @@ async fn import(dir: &Path, etcd: &EtcdOptions, encryption: Option<&Path>) -> Re
                 let group = group_of(&plain).map_err(|e| about(&e))?;
                 let transform = encryption.transform(&group, &resource_name(&pair.key));
                 let object = to_embedded(&plain, update).map_err(|e| about(&e))?;
+                // Sealed anew: the key of the object, which is authenticated, may have changed with the
+                // prefix.
                 let sealed = transform.seal(&key, object);
                 sealed.map_err(|e| about(&e))?
             }

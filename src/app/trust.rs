@@ -36,8 +36,9 @@ pub(crate) fn published(
     tasks: &TaskGroup,
 ) -> watch::Receiver<Arc<ClusterAuthenticationInfo>> {
     let (clients, proxies) = (port.client_ca.clone(), port.request_header_ca.clone());
-    let (send, receive) = watch::channel(trust(options, &clients, &proxies));
+    // Before the bundle is read, so that a change in between is not missed.
     let (mut a, mut b) = (clients.subscribe(), proxies.subscribe());
+    let (send, receive) = watch::channel(trust(options, &clients, &proxies));
     let (options, stop) = (options.clone(), tasks.stop_signal().clone());
     tasks.spawn("published trust", async move {
         loop {
@@ -51,6 +52,7 @@ pub(crate) fn published(
             if !alive {
                 return;
             }
+            // Works without receivers, unlike `send`.
             send.send_replace(trust(&options, &clients, &proxies));
         }
     });
@@ -60,6 +62,8 @@ pub(crate) fn published(
 /// Hands reloaded proxy client certificates to the aggregator.
 pub(crate) fn follow_identity(pair: Arc<DynamicKeyPair>, aggregator: Aggregator, tasks: &TaskGroup) {
     let mut changes = pair.subscribe();
+    // The aggregator was given the certificate when it was composed; it may have been replaced since.
+    aggregator.set_identity(Some(pair.current().certified_key.clone()));
     let stop = tasks.stop_signal().clone();
     tasks.spawn("proxy client certificate", async move {
         loop {
@@ -74,4 +78,29 @@ pub(crate) fn follow_identity(pair: Arc<DynamicKeyPair>, aggregator: Aggregator,
             aggregator.set_identity(Some(pair.current().certified_key.clone()));
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::aggregator::proxy::Settings;
+    use crate::aggregator::testing::{MemoryStorage, World, apiservice};
+    use crate::pki::certs::KeyPairData;
+
+    #[tokio::test]
+    async fn a_certificate_replaced_before_it_is_followed_is_presented() {
+        let w = World::start(MemoryStorage::new(), MemoryStorage::new()).await;
+        w.api_services.set("v1.g", &apiservice("g", "", 443));
+        let transport = || match &*w.aggregator.handler("v1.g")?.settings() {
+            Settings::Remote(r) => r.transport.clone().ok(),
+            Settings::Local => None,
+        };
+        let before = w.until("a handler", || async { transport() }).await;
+        let pem = rcgen::generate_simple_self_signed(vec!["proxy".to_owned()]).unwrap();
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let data = KeyPairData::from_pem(pem.cert.pem(), pem.signing_key.serialize_pem(), &provider).unwrap();
+        let tasks = TaskGroup::new("test");
+        follow_identity(DynamicKeyPair::fixed(data, provider), w.aggregator.clone(), &tasks);
+        assert!(!Arc::ptr_eq(&before, &transport().unwrap()));
+    }
 }

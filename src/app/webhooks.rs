@@ -1,4 +1,6 @@
-//! Builds the callers of webhooks from TLS, egress rules, and the aggregator's view of Services.
+//! Builds the callers of webhooks from TLS, egress rules, and the aggregator's view of Services. Entry point:
+//! [`Callers`]. Calls themselves are in `crate::client::webhook`; which webhooks apply to a request is
+//! decided in `crate::admission`.
 
 use super::Error;
 use super::error::{admission_file, admission_plugin};
@@ -33,7 +35,7 @@ const PLUGIN_CONFIG: ConfigSchema = ConfigSchema {
     fields: &[("kubeConfigFile", &[]), ("staticManifestsDir", &[])],
 };
 
-/// The Services of the cluster. Webhooks are configured before the aggregator, which knows the Services, and
+/// The Services of the cluster. Webhooks are configured before the aggregator, which resolves Services, and
 /// before the filter chain, which is the Service default/kubernetes.
 #[derive(Clone, Default)]
 pub(crate) struct Services {
@@ -45,6 +47,7 @@ pub(crate) struct Services {
 impl Services {
     /// Sets the resolver. Later calls have no effect.
     pub(crate) fn set(&self, resolver: Arc<dyn ServiceResolver>) {
+        // Only the composition calls it, and once.
         let _ = self.resolver.set(resolver);
     }
 
@@ -56,6 +59,7 @@ impl Services {
 
 impl ResolveService for Services {
     fn addresses(&self, namespace: &str, name: &str, port: u16) -> Result<Arc<[Arc<str>]>, ResolveError> {
+        // A write during start-up may need a webhook before the aggregator is installed.
         let resolver = self.resolver.get().ok_or(ResolveError::Starting)?;
         let found = resolver.endpoints(&ServiceReference::new(namespace, name, port));
         found.map(Into::into).map_err(|e| ResolveError::NoAddress(e.0))
@@ -181,6 +185,7 @@ impl UnprotectedHandler for StatusPage {
     async fn serve(self: Arc<Self>, req: Request, _: Authorized) -> Response {
         let mut document = crate::json!({"kind": "AdmissionStatus", "apiVersion": "torana.dev/v1alpha1"});
         let mut webhooks = self.mutating.status("Mutating").await;
+        // In the order in which they are called.
         webhooks.extend(self.validating.status("Validating").await);
         document.set(&["time"], time::now());
         document.set(&["webhooks"], webhooks);

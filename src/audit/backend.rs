@@ -87,6 +87,7 @@ impl Backend {
     ) -> Self {
         let queue = match &mode {
             Mode::Batch(how) => {
+                // `mpsc::channel` panics on zero.
                 let (queue, waiting) = mpsc::channel(how.buffer.max(1));
                 let worker = batch::Worker {
                     sink: sink.clone(),
@@ -115,9 +116,11 @@ impl Backend {
         let Some(limit) = self.truncation else {
             return Some(event.clone());
         };
+        // Encoded only to be measured: truncation is off by default, and sinks differ in their format.
         if event.encode(true).len() <= limit.max_event {
             return Some(event.clone());
         }
+        // Below this level there are no objects to remove.
         if event.level >= AuditLevel::Request {
             let less = event.truncated();
             if less.encode(true).len() <= limit.max_event {
@@ -138,6 +141,7 @@ impl Backend {
     pub(super) fn submit(&self, event: &Arc<Event>, tasks: &TaskGroup) -> Option<(bool, oneshot::Receiver<bool>)> {
         let event = self.fit(event)?;
         if let Some(queue) = &self.queue {
+            // Never waits: a slow sink must not slow down requests in this mode.
             if queue.try_send(event).is_err() {
                 tracing::error!(backend = self.sink.name(), "audit event dropped: the buffer is full");
                 self.metrics.failed("buffered", 1);
@@ -148,6 +152,7 @@ impl Backend {
             WriteOutcome::Queued(stored) => stored,
             WriteOutcome::Work(work) => {
                 let (tell, stored) = oneshot::channel();
+                // In a task of its own: the write must also happen if the client disconnects.
                 let started = tasks.spawn("audit event", async move {
                     // The receiver is gone if the client disconnected.
                     let _ = tell.send(work.await);

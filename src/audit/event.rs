@@ -82,7 +82,7 @@ impl ResponseStatus {
     }
 }
 
-/// An audit event.
+/// An audit event: one stage of one request.
 #[derive(Clone, Debug)]
 pub(crate) struct Event {
     /// The stage-independent part.
@@ -171,6 +171,7 @@ fn user(u: &UserInfo, out: &mut Vec<u8>) {
     }
     if !u.extra.is_empty() {
         let mut extra = Members::open(m.key("extra"));
+        // Sorted by the map, like the keys of maps in Go's JSON.
         for (key, values) in &u.extra {
             texts(values.iter().map(String::as_str), extra.key(key));
         }
@@ -185,6 +186,7 @@ impl Event {
     pub(crate) fn encode(&self, typed: bool) -> Vec<u8> {
         let s = &*self.subject;
         let mut out = Vec::with_capacity(
+            // Without the objects an event is about a kilobyte.
             1024 + self.request_object.as_ref().map_or(0, Bytes::len)
                 + self.response_object.as_ref().map_or(0, Bytes::len),
         );
@@ -200,6 +202,7 @@ impl Event {
         m.text("verb", &s.info.verb);
         match &s.user {
             Some(u) => user(u, m.key("user")),
+            // Not omitted, for the same reason as `responseStatus.metadata`: it is a struct in Go.
             None => m.key("user").extend_from_slice(b"{}"),
         }
         if let Some((as_user, constraint)) = &self.impersonated {
@@ -249,6 +252,7 @@ impl Event {
         };
         let (as_user, as_groups) = match &self.impersonated {
             Some((u, _)) if !u.groups.is_empty() => (u.name.clone(), listed(&u.groups)),
+            // Upstream's placeholder where no groups were requested.
             Some((u, _)) => (u.name.clone(), "<lookup>".to_owned()),
             None => ("<self>".to_owned(), "<lookup>".to_owned()),
         };
@@ -319,6 +323,7 @@ impl ObjectRef {
 impl ResponseStatus {
     fn encode(&self, out: &mut Vec<u8>) {
         let mut m = Members::open(out);
+        // A `metav1.Status` always has this member: Go's `omitempty` does not omit structs.
         m.key("metadata").extend_from_slice(b"{}");
         m.some("status", &self.status);
         m.some("message", &self.message);

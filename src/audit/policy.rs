@@ -77,7 +77,7 @@ pub struct Policy {
 /// The parts of a request that the policy records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// The audit level.
+    /// How much of the request is recorded.
     pub level: AuditLevel,
     /// Stages for which no event is generated.
     pub omit_stages: Stages,
@@ -90,7 +90,7 @@ pub struct Verdict {
 pub struct Rule {
     /// The rule's decision, with the policy-wide defaults already merged in.
     pub verdict: Verdict,
-    /// User names.
+    /// User names; the user must be one of them.
     pub users: Vec<String>,
     /// Group names; the user must be in one of them.
     pub user_groups: Vec<String>,
@@ -124,7 +124,7 @@ impl Policy {
         parse::file(path)
     }
 
-    /// Parses the text of a policy.
+    /// Parses the contents of a policy file.
     ///
     /// # Errors
     /// [`InvalidPolicy`].
@@ -146,6 +146,7 @@ fn has(list: &[String], text: &str) -> bool {
 impl Rule {
     /// True if the rule applies to this request.
     pub fn matches(&self, user: Option<&UserInfo>, info: &RequestInfo) -> bool {
+        // A rule that names users never matches a request whose authentication failed.
         if !self.users.is_empty() && !user.is_some_and(|u| has(&self.users, &u.name)) {
             return false;
         }

@@ -14,9 +14,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 /// Maximum size of a recorded response body in bytes. The event of a larger one is marked as truncated.
 pub(crate) const MAX_BYTES: usize = 10 << 20;
 
-/// Responses that are decoded at a time.
+/// Maximum number of large responses that are decoded at the same time.
 const MAX_DECODING: usize = 2;
-/// Kilobytes of streamed responses that are copied at a time.
+/// Maximum size of all copies of streamed responses together, in kibibytes.
 const MAX_COPIED_KB: usize = 64 << 10;
 
 /// Bounds what recording response objects costs: a copy of a stream, and the tree that it is decoded to, take
@@ -67,6 +67,7 @@ impl CopiedBytes {
         let Ok(more) = u32::try_from(bytes.div_ceil(1024).saturating_sub(held)) else {
             return false;
         };
+        // Does not wait: the stream belongs to the client, which must not be delayed by the audit log.
         let Ok(more) = self.copied.clone().try_acquire_many_owned(more) else {
             return false;
         };

@@ -15,6 +15,7 @@ impl Anonymous {
     /// Accepts every path (`--anonymous-auth`).
     pub(crate) fn new() -> Self {
         Self {
+            // Shared by all requests: probes are frequent, and the user is always the same.
             user: Arc::new(UserInfo::anonymous()),
             paths: None,
         }
@@ -29,6 +30,7 @@ impl Anonymous {
     }
 
     fn resolve_user(&self, path: &str) -> Option<AuthenticatedUser> {
+        // Exact, as upstream: a prefix would open everything below it.
         let here = self.paths.as_ref().is_none_or(|paths| paths.iter().any(|p| p == path));
         here.then(|| AuthenticatedUser::new(self.user.clone()))
     }

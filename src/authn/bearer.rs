@@ -118,10 +118,13 @@ impl<A: TokenAuthenticator> TokenAuthenticator for WithServerAudiences<A> {
         &self,
         presented: PresentedToken<'_>,
     ) -> Result<Option<TokenUser>, AuthenticationError> {
+        // Nothing to compare: the caller accepts any audience, or this server has none.
         if presented.audiences.is_empty() || self.own.is_empty() {
             return self.tokens.authenticate_token(presented).await;
         }
         let audiences = intersection(&self.own, presented.audiences);
+        // Not an error: another authenticator may accept the token for the audiences asked for. The token
+        // itself is not even looked up.
         if audiences.is_empty() {
             return Ok(None);
         }
@@ -151,6 +154,7 @@ impl TokenAuthenticator for TokenUnion {
             match member.authenticate_token(presented).await {
                 Ok(Some(user)) => return Ok(Some(user)),
                 Ok(None) => {}
+                // Goes on: the token may be of another type, which this member could only tell by failing.
                 Err(e) => refusals.push(e.0),
             }
         }
@@ -191,6 +195,7 @@ impl Authenticator for BearerToken {
         };
         match self.0.tokens.authenticate_sync(self.0.about(token)) {
             Some(found) => SyncOutcome::Authenticated(identified(&found, from, false)),
+            // Absence from the cache says nothing about the token; only the slow path may reject it.
             None => SyncOutcome::Unknown,
         }
     }
@@ -239,6 +244,7 @@ fn identified(found: &TokenUser, from: Credentials<'_>, strip_subprotocol: bool)
 /// header line counts, the scheme is case-insensitive, and the token is the second of at most three
 /// space-separated parts. Two spaces before the token hence make it empty.
 fn header_token<'a>(from: &Credentials<'a>) -> Option<&'a str> {
+    // Trimmed as a whole, but not between the parts: upstream splits at single spaces.
     let header = from.headers.get(AUTHORIZATION)?.to_str().ok()?.trim();
     let mut words = header.splitn(3, ' ');
     if !words.next()?.eq_ignore_ascii_case("bearer") {
@@ -281,6 +287,7 @@ impl Authenticator for WebSocketToken {
         for protocol in subprotocols(from.headers) {
             match protocol.strip_prefix(SUBPROTOCOL) {
                 None => others += 1,
+                // Two tokens are ambiguous: which one counts must not depend on the parser.
                 Some(_) if token.is_some() => {
                     return Err(AuthenticationError::new(
                         "multiple base64.bearer.authorization tokens specified",
@@ -305,6 +312,7 @@ impl Authenticator for WebSocketToken {
     }
 
     fn authenticate_sync(&self, from: Credentials<'_>) -> SyncOutcome {
+        // WebSocket requests are too rare to deserve a fast path.
         match is_websocket(from.headers) {
             true => SyncOutcome::Unknown,
             false => SyncOutcome::NoCredentials,
@@ -337,6 +345,8 @@ pub(crate) fn strip_subprotocol(headers: &mut HeaderMap) {
     let rest = rest.join(",");
     match http::HeaderValue::from_str(&rest) {
         Ok(v) if !rest.is_empty() => drop(headers.insert(SEC_WEBSOCKET_PROTOCOL, v)),
+        // Nothing is left, or it cannot be a header value. Removed in either case: the token must not reach a
+        // backend.
         _ => drop(headers.remove(SEC_WEBSOCKET_PROTOCOL)),
     }
 }

@@ -31,11 +31,14 @@ impl BootstrapTokens {
     async fn user(&self, token: &str) -> Option<TokenUser> {
         let (id, secret) = split(token)?;
         let name = format!("bootstrap-token-{id}");
+        // Unreadable counts as unknown: this authenticator never fails, so that others can still accept the
+        // token.
         let found = self.objects.get("secrets", "kube-system", &name).await.ok()??;
         let ResolvedObject {
             object: stored,
             dependency,
         } = found;
+        // A Secret that waits for finalizers is already revoked.
         if stored.is_being_deleted() || stored.str_at(&["type"]) != "bootstrap.kubernetes.io/token" {
             return None;
         }
@@ -46,6 +49,7 @@ impl BootstrapTokens {
             return None;
         }
         let expiration = text("expiration");
+        // An expiration that cannot be parsed counts as over: failing open would make the token permanent.
         let expired = || time::parse(&expiration).map_or(true, |t| t.unix_timestamp() <= (self.clock)());
         if !expiration.is_empty() && expired() {
             return None;
@@ -53,9 +57,12 @@ impl BootstrapTokens {
         if text("usage-bootstrap-authentication") != "true" {
             return None;
         }
+        // A set, because upstream returns the groups sorted.
         let mut groups = BTreeSet::from([GROUP.to_owned()]);
         let more = text("auth-extra-groups");
         for group in more.split(',').filter(|_| !more.is_empty()) {
+            // Invalid as a whole, not merely without the group: Secrets are writable by more people than may
+            // grant system:masters.
             if !is_bootstrap_group(group) {
                 return None;
             }

@@ -23,6 +23,8 @@ use tokio::time::Instant;
 
 /// How long a success is cached.
 const SUCCESS: Duration = Duration::from_secs(10);
+// As long as one request to a webhook or provider; without it, all requests with the token would wait for a
+// lookup that hangs.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum number of cached tokens.
 const MAX: usize = 32 << 10;
@@ -80,6 +82,7 @@ impl TokenCache {
 
     fn lookup(&self, tag: Tag, presented: PresentedToken<'_>) -> Lookup {
         let (token, audiences) = (presented.token.to_owned(), presented.audiences.to_vec());
+        // Owned copies: the lookup outlives the request that starts it.
         let (tokens, known, counts) = (self.tokens.clone(), self.known.clone(), self.counts.clone());
         let registered = Registered(self.lookups.clone(), tag);
         let look_up = async move {
@@ -90,10 +93,12 @@ impl TokenCache {
                 audiences: &audiences,
             };
             let answer = tokio::time::timeout(LOOKUP_TIMEOUT, tokens.authenticate_token(presented)).await;
-            let answer = answer.unwrap_or_else(|_| Err(AuthenticationError::new("looking the token up took too long")));
+            let answer = answer.unwrap_or_else(|_| Err(AuthenticationError::new("token lookup timed out")));
             if let Some(counts) = counts {
                 counts.fetched(answer.is_ok());
             }
+            // Failures are not cached, as in upstream's configuration: a token may become valid at any time,
+            // for instance when its provider is reachable again.
             let Ok(Some(mut found)) = answer else { return answer };
             // Add the group once per lookup instead of once per request.
             add_authenticated(Arc::make_mut(&mut found.user));
@@ -107,6 +112,8 @@ impl TokenCache {
     async fn answer(&self, presented: PresentedToken<'_>) -> (bool, TokenResult) {
         let tag = self.tagger.tag(presented);
         let (lookup, joined) = {
+            // The cache is read under this lock: a lookup that ends caches its result before it deregisters,
+            // so one of both is found, and a token is never looked up twice at once.
             let mut lookups = self.lookups.lock();
             if let Some(found) = self.known.get(&tag).filter(|found| found.is_current()) {
                 return (true, Ok(Some(TokenUser::clone(&found))));
@@ -115,6 +122,7 @@ impl TokenCache {
                 Some(running) => (running, true),
                 None => {
                     let lookup = self.lookup(tag, presented);
+                    // A future that has not been polled to its end can always be downgraded.
                     lookups.extend(lookup.downgrade().map(|weak| (tag, weak)));
                     (lookup, false)
                 }
@@ -141,6 +149,7 @@ impl TokenAuthenticator for TokenCache {
     }
 
     fn authenticate_sync(&self, presented: PresentedToken<'_>) -> Option<Arc<TokenUser>> {
+        // Read once: it is used for the expiry and for the metric.
         let now = Instant::now();
         let found = self.known.get_at(&self.tagger.tag(presented), now)?;
         if !found.is_current() {

@@ -61,10 +61,12 @@ impl Delegated {
                 Ok(found) => break found,
                 Err(why) => why,
             };
+            // Capped below the usual backoff: somebody waits for this start.
             let next = Instant::now() + RETRY.delay(failures).min(Duration::from_secs(5));
             if next > deadline {
                 return Err(why);
             }
+            // Once is enough: the final error has the last reason.
             if failures == 0 {
                 tracing::warn!("{why}; trying again");
             }
@@ -116,6 +118,7 @@ impl Delegated {
         replace(&self.proxies, proxies);
         replace(&self.clients, clients);
         let next = authenticators(config, &self.proxies, &self.clients, &self.reviews);
+        // After the CAs: until here the old authenticators verify against the new CAs, never the reverse.
         self.current.store(Arc::new(next));
         Ok(())
     }
@@ -127,7 +130,9 @@ impl Delegated {
             let path = format!(
                 "{COLLECTION}?watch=1&fieldSelector=metadata.name%3D{NAME}&resourceVersion={version}&timeoutSeconds=600"
             );
-            if let Ok(mut events) = client.watch(&path).await {
+            let watched = client.watch(&path).await;
+            let unwatched = watched.as_ref().err().map(ToString::to_string);
+            if let Ok(mut events) = watched {
                 while let Some(event) = events.next().await {
                     match event.str_at(&["type"]) {
                         "ADDED" | "MODIFIED" => self.take(event.get("object")),
@@ -140,17 +145,24 @@ impl Delegated {
                     }
                 }
             }
+            // Also after a watch that ended normally; a server that closes watches at once must not be
+            // hammered.
             tokio::time::sleep(RETRY.delay(failures)).await;
-            match read_object(&client).await {
-                Ok(object) => {
-                    self.take(&object);
-                    version = object.str_at(&["metadata", "resourceVersion"]).to_owned();
-                    failures = 0;
+            let read = read_object(&client).await;
+            let unread = read.as_ref().err().map(ToString::to_string);
+            if let Ok(object) = read {
+                self.take(&object);
+                version = object.str_at(&["metadata", "resourceVersion"]).to_owned();
+            }
+            let before = failures;
+            failures = failures_after(before, unwatched.as_deref(), unread.as_deref());
+            match (unread, unwatched) {
+                (Some(why), _) => tracing::debug!("ConfigMap kube-system/{NAME} cannot be read: {why}"),
+                // Once is enough: a missing right stays missing.
+                (None, Some(why)) if before == 0 => {
+                    tracing::warn!("ConfigMap kube-system/{NAME} cannot be watched and is read again and again: {why}")
                 }
-                Err(e) => {
-                    failures = (failures + 1).min(16);
-                    tracing::debug!("ConfigMap kube-system/{NAME} cannot be read: {e}");
-                }
+                _ => {}
             }
         }
     }
@@ -160,6 +172,16 @@ impl Delegated {
         if let Err(e) = replaced {
             tracing::error!("ConfigMap kube-system/{NAME} is invalid, keeping the previous content: {e}");
         }
+    }
+}
+
+/// The number of failures in a row after a round of watching and reading. A round without a watch is a failure even
+/// if the read succeeds: a server without the right to watch would read four times a second for ever.
+fn failures_after(before: u32, unwatched: Option<&str>, unread: Option<&str>) -> u32 {
+    match unwatched.or(unread) {
+        None => 0,
+        // Bounded to keep the exponent small; the delay has reached its maximum long before.
+        Some(_) => (before + 1).min(16),
     }
 }
 

@@ -68,7 +68,7 @@ impl Algorithm {
     }
 }
 
-/// Why a text is not a token. The message never repeats the token, so that it can be logged.
+/// Why a string is not a token. The message never repeats the token, so that it can be logged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Malformed(pub &'static str);
 
@@ -104,6 +104,8 @@ fn object(part: &str, what: &'static str) -> Result<Value, Malformed> {
 
 /// The claims of a token without verification: only for finding the authenticator of its issuer.
 pub fn unverified_claims(text: &str) -> Option<Value> {
+    // Deliberately no check of the header: a token of an unknown algorithm still belongs to its issuer, whose
+    // authenticator decides what becomes of it.
     let mut parts = text.split('.');
     let (_, claims, _) = (parts.next()?, parts.next()?, parts.next()?);
     match parts.next() {
@@ -119,12 +121,15 @@ impl<'a> Token<'a> {
     /// [`Malformed`] if the text is not three base64url parts with JSON objects, if the algorithm is not
     /// supported, or if the header has a `crit` extension (none is supported).
     pub fn parse(text: &'a str) -> Result<Self, Malformed> {
+        // `signed` is a slice of the token as received: the signature covers these very bytes, not a
+        // re-encoding.
         let (signed, signature) = text.rsplit_once('.').ok_or(Malformed("not three parts"))?;
         let (header, claims) = signed.split_once('.').ok_or(Malformed("not three parts"))?;
         if claims.contains('.') {
             return Err(Malformed("not three parts"));
         }
         let header = object(header, "the header cannot be read")?;
+        // RFC 7515 demands rejection of critical extensions that are not understood.
         if !header.get("crit").is_null() {
             return Err(Malformed("a critical extension is not known"));
         }

@@ -19,7 +19,7 @@ use crate::request::UserInfo;
 
 /// The user that verified claims of a provider map to, as far as a reactor thread evaluates it (fuzz).
 ///
-/// `None` if the token is refused, or another thread would have to find out.
+/// `None` if the token is refused, or if its expressions exceed the budget of an I/O thread.
 pub fn user_of_claims(issuer: &JwtIssuer, claims: &Value) -> Option<UserInfo> {
     claims::user(issuer, claims, torana_cel::Budget::quick()).ok()
 }

@@ -63,6 +63,8 @@ impl Authenticator for RequestHeader {
     }
 
     fn authenticate_sync(&self, from: Credentials<'_>) -> SyncOutcome {
+        // Never waits: the chain is verified in place and remembered, so the sync path has the complete
+        // result.
         self.resolve_user(from).map_or(SyncOutcome::Rejected, SyncOutcome::from)
     }
 }
@@ -85,6 +87,7 @@ impl RequestHeader {
                 )))
             }
         })?;
+        // Only now: before the certificate is verified, these headers are mere claims of the client.
         let user = stated(&self.names, from.headers);
         Ok(user.map(|user| AuthenticatedUser::new(Arc::new(user))))
     }
@@ -100,6 +103,7 @@ pub fn stated(names: &RequestHeaderNames, headers: &HeaderMap) -> Option<UserInf
     };
     for header in &names.group {
         let values = headers.get_all(header).iter().filter_map(text);
+        // Empty lines are skipped, as by upstream's `allHeaderValues`.
         user.groups.extend(values.filter(|v| !v.is_empty()).map(str::to_owned));
     }
     for (header, value) in headers {

@@ -5,7 +5,7 @@ use super::jwt::texts;
 use crate::apimachinery::Value;
 use crate::request::UserInfo;
 
-/// The user in the status of a review; `None` if the reviewer does not know the token.
+/// The user in the status of a review; `None` if the reviewer does not recognise the token.
 ///
 /// # Errors
 /// The error that the reviewer reports.

@@ -61,12 +61,14 @@ pub(crate) type Clock = Arc<dyn Fn() -> i64 + Send + Sync>;
 /// The system's clock.
 pub(crate) fn system_clock() -> Clock {
     Arc::new(|| {
+        // A clock before 1970 counts as 1970, when no token is valid yet.
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
     })
 }
 
-/// Tolerance in seconds, for clock skew and for objects that are being deleted.
+/// Tolerance in seconds, for clock skew and for objects that are being deleted. Upstream's: go-jose's default
+/// leeway, which its check of deletion times uses too.
 pub(super) const LEEWAY: i64 = 60;
 
 /// The user name of a service account.

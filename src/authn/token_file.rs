@@ -49,6 +49,7 @@ impl TokenFile {
                 tracing::warn!(file = path, line, "empty token in the token file, line skipped");
                 continue;
             }
+            // Not trimmed, as upstream: "dev, ops" names a group with a leading space.
             let groups = record.get(3).filter(|g| !g.is_empty());
             let mut user = UserInfo {
                 name: name.to_owned(),
@@ -57,6 +58,8 @@ impl TokenFile {
                 ..Default::default()
             };
             add_authenticated(&mut user);
+            // A warning, as upstream's: files in use may have duplicates, and refusing to start would lock
+            // everybody out.
             if tokens.insert(hash(token), Arc::new(user)).is_some() {
                 tracing::warn!(
                     file = path,
@@ -123,11 +126,12 @@ fn records(path: &str, text: &str) -> Result<Vec<(usize, Vec<String>)>, TokenFil
                         }
                     }
                 }
+                // The carriage return of a CRLF line end; elsewhere it is data.
                 chars.next_if_eq(&'\r');
                 if chars.peek().is_some_and(|c| !matches!(c, ',' | '\n')) {
                     return bad(
                         line,
-                        "text behind a closing quote",
+                        "text after a closing quote",
                         "double the quotes inside a quoted field",
                     );
                 }
@@ -142,6 +146,7 @@ fn records(path: &str, text: &str) -> Result<Vec<(usize, Vec<String>)>, TokenFil
                     }
                     field.push(c);
                 }
+                // Only at the end of a line, as Go's reader normalises CRLF.
                 if chars.peek() != Some(&',') && field.ends_with('\r') {
                     field.pop();
                 }
@@ -201,7 +206,7 @@ mod tests {
             short.starts_with("token file '/t.csv' must have at least 3 columns (token, user name, user uid), found 2")
         );
         assert!(short.contains("line 2") && short.contains("token,user,uid"));
-        assert!(e("a,b,c\nd,\"e\"f,g").contains("line 2: text behind a closing quote"));
+        assert!(e("a,b,c\nd,\"e\"f,g").contains("line 2: text after a closing quote"));
         assert!(e("a,b\"c,d").contains("line 1: a bare quote"));
         assert!(e("a,b,c,\"d").contains("never closed"));
     }

@@ -1,4 +1,5 @@
-//! Combinators: [`Union`] tries several authenticators, [`WithAnonymous`] adds the anonymous fallback.
+//! Combinators: [`Union`] tries several authenticators, [`WithAnonymous`] adds the anonymous fallback. Both
+//! have a synchronous path that must never give another result than the asynchronous one.
 
 use super::{
     AuthenticatedUser, AuthenticationError, Authenticator, Credentials, SyncOutcome, add_authenticated,
@@ -41,6 +42,7 @@ impl Authenticator for Union {
             match member.authenticate_sync(from) {
                 SyncOutcome::Authenticated(found) => return SyncOutcome::Authenticated(with_group(found)),
                 SyncOutcome::NoCredentials => {}
+                // Goes on, as the async path does: a later authenticator may accept the request.
                 SyncOutcome::Rejected => refused = true,
                 // Order matters: a later member must not overtake one that has yet to be awaited.
                 SyncOutcome::Unknown => return SyncOutcome::Unknown,
@@ -55,6 +57,7 @@ impl Authenticator for Union {
 
 fn with_group(mut found: AuthenticatedUser) -> AuthenticatedUser {
     if !speaks_of_authentication(&found.user) {
+        // Copies the user if it is shared, which is why authenticators with caches add the group themselves.
         add_authenticated(Arc::make_mut(&mut found.user));
     }
     found

@@ -75,9 +75,11 @@ impl WebhookTokens {
             review.set(&["spec", "audiences"], presented.audiences.to_vec());
         }
         let body = json::to_vec(&review);
+        // The same body for each attempt: a review has no side effects, so repeating it is safe.
         let answer = retry(Backoff::WEBHOOK, || self.fetcher.post(&self.url, body.clone())).await;
         let answer = answer.map_err(|e| AuthenticationError(e.what))?;
-        let answer = json::decode(&answer).map_err(|e| AuthenticationError(format!("the webhook's answer: {e}")))?;
+        let answer = json::decode(&answer)
+            .map_err(|e| AuthenticationError(format!("the webhook's response is not valid JSON: {e}")))?;
         Ok(answer.get("status").clone())
     }
 }
@@ -111,6 +113,7 @@ impl TokenAuthenticator for WebhookTokens {
         if let Some(answer) = self.known.get(&tag) {
             return Ok(answer);
         }
+        // Errors leave here, so that only clear answers are cached.
         let answer = parse_status(&self.review(presented).await?, presented)?;
         self.known.insert(tag, answer.clone(), self.ttl);
         Ok(answer)

@@ -38,12 +38,14 @@ pub(crate) fn verify_chain(
     let Some((leaf, intermediates)) = chain.split_first() else {
         return Err(Untrusted("no certificate".into()));
     };
+    // The strict parser fails at once on version 3, whose first field is the version number.
     if let Ok(certificate) = VersionOne::parse(leaf) {
         return verify_version_one(&certificate, leaf, roots, now);
     }
     let since_epoch = now.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
     let leaf = EndEntityCert::try_from(leaf).map_err(|e| Untrusted(e.to_string()))?;
     leaf.verify_for_usage(
+        // No SHA-1 among them, as in Go.
         webpki::ALL_VERIFICATION_ALGS,
         roots,
         intermediates,
@@ -150,6 +152,7 @@ impl X509 {
                     .map_err(|e| {
                         AuthenticationError(format!("verifying certificate {} failed: {}", describe(&chain[0]), e.0))
                     })
+                    // Only after verification: an unverified subject is input of the client.
                     .and_then(|()| user_of(&chain[0])),
                 ends: not_after(&chain[0]),
             }
@@ -171,6 +174,8 @@ impl X509 {
 pub fn user_of(certificate: &CertificateDer<'_>) -> Result<Option<Arc<UserInfo>>, AuthenticationError> {
     let (_, parsed) = X509Certificate::from_der(certificate)
         .map_err(|e| AuthenticationError(format!("the certificate cannot be read: {e}")))?;
+    // With the strict parser: one that skips what it cannot decode would drop a group or take another
+    // attribute for the name.
     let subject = Name::parse(parsed.subject().as_raw())
         .map_err(|e| AuthenticationError(format!("the certificate's subject cannot be read: {e}")))?;
     let name = subject.common_name();
@@ -179,6 +184,7 @@ pub fn user_of(certificate: &CertificateDer<'_>) -> Result<Option<Arc<UserInfo>>
     }
     let uid = match subject.uids() {
         [] => "",
+        // An empty uid would look like a user without one, so it cannot be a valid claim.
         [uid] if uid.is_empty() => return Err(AuthenticationError::new("UID cannot be an empty string")),
         [uid] => uid,
         uids => {

@@ -63,23 +63,19 @@ impl Policy {
         })
     }
 
-    /// True if the policy's subject matches. `*` matches every authenticated user; user and group must both
-    /// match if both are given.
+    /// True if the policy's subject matches. `*` as user or group matches every authenticated user, whatever the
+    /// other field says; otherwise both must match if both are given.
     fn is_about(&self, user: &UserInfo) -> bool {
-        let everybody = || user.in_group(AUTHENTICATED);
-        let by_user = match self.user.as_str() {
-            "" => None,
-            "*" => Some(everybody()),
-            name => Some(name == user.name),
-        };
-        let by_group = match self.group.as_str() {
-            "" => None,
-            "*" => Some(everybody()),
-            group => Some(user.in_group(group)),
-        };
-        match (by_user, by_group) {
-            (None, None) => false,
-            (a, b) => a.unwrap_or(true) && b.unwrap_or(true),
+        // In v1beta1, `*` means every authenticated user, not everybody: anonymous requests must not match it
+        // (upstream's `pkg/apis/abac/v1beta1/conversion.go`).
+        match (self.user.as_str(), self.group.as_str()) {
+            ("*", _) | (_, "*") => user.in_group(AUTHENTICATED),
+            // A policy without a subject matches nobody, as in upstream's `subjectMatches`: a forgotten field
+            // must not open the server.
+            ("", "") => false,
+            (name, "") => name == user.name,
+            ("", group) => user.in_group(group),
+            (name, group) => name == user.name && user.in_group(group),
         }
     }
 
@@ -92,6 +88,7 @@ impl Policy {
                 && one_or_any(&self.resource, attributes.resource)
                 && one_or_any(&self.api_group, attributes.api_group)
         } else {
+            // A policy without a path cannot match here: request paths are never empty.
             let prefix = self.path.strip_suffix('*');
             self.path == attributes.path || prefix.is_some_and(|p| attributes.path.starts_with(p))
         }
@@ -104,6 +101,7 @@ impl Policy {
             vec!["*".into()]
         };
         let mut out = Vec::new();
+        // One policy may describe both a resource and a path; a review lists them as two rules.
         if !self.resource.is_empty() && one_or_any(&self.namespace, namespace) {
             out.push(PolicyRule {
                 verbs: verbs.clone(),
@@ -190,6 +188,8 @@ mod tests {
 {"apiVersion":"abac.authorization.kubernetes.io/v1beta1","kind":"Policy","spec":{"user":"bob","namespace":"n","resource":"pods","apiGroup":"*","readonly":true}}
 {"apiVersion":"abac.authorization.kubernetes.io/v1beta1","kind":"Policy","spec":{"group":"dev","namespace":"*","resource":"*","apiGroup":"*"}}
 {"apiVersion":"abac.authorization.kubernetes.io/v1beta1","kind":"Policy","spec":{"user":"*","nonResourcePath":"/version*"}}
+{"apiVersion":"abac.authorization.kubernetes.io/v1beta1","kind":"Policy","spec":{"user":"*","group":"ops","nonResourcePath":"/metrics"}}
+{"apiVersion":"abac.authorization.kubernetes.io/v1beta1","kind":"Policy","spec":{"user":"joe","group":"*","nonResourcePath":"/logs"}}
 "##,
         )
         .unwrap();
@@ -212,6 +212,10 @@ mod tests {
         );
         assert!(may(bob(), Method::GET, "/version").await);
         assert!(!may(UserInfo::anonymous(), Method::GET, "/version").await);
+        // Only one of user and group is `*`.
+        assert!(may(bob(), Method::GET, "/metrics").await);
+        assert!(may(bob(), Method::GET, "/logs").await);
+        assert!(!may(UserInfo::anonymous(), Method::GET, "/logs").await);
         assert!(Abac::parse("{}\n").is_err_and(|e| e.to_string().starts_with("line 1: ")));
     }
 }

@@ -1,4 +1,5 @@
-//! The input of authorization: user, verb, and resource or path.
+//! The input of authorization: user, verb, and resource or path. [`Attributes`] borrows from the request and
+//! is cheap to vary; [`OwnedAttributes`] is a copy for other threads.
 
 use crate::request::{RequestInfo, UserInfo};
 
@@ -83,6 +84,7 @@ pub(super) struct OwnedAttributes {
 
 impl OwnedAttributes {
     pub(crate) fn of(attributes: &Attributes<'_>) -> Self {
+        // The order must be that of `as_attributes`, which takes the array apart by position.
         let texts = [
             attributes.verb,
             attributes.api_group,

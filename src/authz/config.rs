@@ -84,7 +84,7 @@ impl AuthorizerConfig {
 /// Why an AuthorizationConfiguration cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// It is no YAML.
+    /// The file is not valid YAML.
     #[error(transparent)]
     Yaml(#[from] yaml::Error),
     /// It is of another kind or version.
@@ -92,9 +92,9 @@ pub enum Error {
         "expected kind AuthorizationConfiguration of apiserver.config.k8s.io/v1, v1beta1 or v1alpha1, found {kind:?} of {api_version:?}"
     )]
     Kind {
-        /// Its `kind`.
+        /// The `kind` found; empty if absent.
         kind: String,
-        /// Its `apiVersion`.
+        /// The `apiVersion` found; empty if absent.
         api_version: String,
     },
     /// A field is unknown.
@@ -105,7 +105,7 @@ pub enum Error {
     Invalid(ErrorList),
 }
 
-/// A field that does not exist. Upstream's text.
+/// A field that does not exist, reported in the words of upstream's strict decoder.
 #[derive(Debug, thiserror::Error)]
 #[error("strict decoding error: unknown field {0:?}")]
 pub struct UnknownField(String);
@@ -127,7 +127,7 @@ const WEBHOOK: [&str; 10] = [
 /// Parses an AuthorizationConfiguration.
 ///
 /// # Errors
-/// `Error`.
+/// [`Error`]: the first structural problem, or all invalid fields together.
 pub fn parse(text: &[u8]) -> Result<Vec<AuthorizerConfig>, Error> {
     let file = yaml::decode(text)?;
     let (group, version) = file.str_at(&["apiVersion"]).split_once('/').unwrap_or_default();
@@ -140,6 +140,8 @@ pub fn parse(text: &[u8]) -> Result<Vec<AuthorizerConfig>, Error> {
             api_version: file.str_at(&["apiVersion"]).to_owned(),
         });
     }
+    // Unknown fields end the parse at once, as in upstream's strict decoder: validation would report a
+    // misspelled field as missing, which hides the cause.
     strict(&file, &["apiVersion", "kind", "authorizers"], "")?;
     let mut errors = ErrorList::new();
     let mut out: Vec<AuthorizerConfig> = Vec::new();
@@ -183,6 +185,7 @@ fn entry(v: &Value, at: &FieldPath, before: &[AuthorizerConfig], errors: &mut Er
             known.sort_unstable();
             errors.push(FieldError::not_supported(&at.child("type"), kind, &known));
         }
+        // Only webhooks may occur more than once (upstream's `repeatableAuthorizerTypes`).
         Some(mode) if mode != Mode::Webhook && before.iter().any(|b| b.mode == mode) => {
             errors.push(FieldError::duplicate(&at.child("type"), kind));
         }
@@ -200,6 +203,7 @@ fn entry(v: &Value, at: &FieldPath, before: &[AuthorizerConfig], errors: &mut Er
                 format!("authorizer name is invalid: {why}"),
             ));
         }
+        // Types that occur once have a fixed name: the type in lower case.
         if let Some(mode) = mode.filter(|m| *m != Mode::Webhook) {
             let expected = mode.name().to_ascii_lowercase();
             if name != expected {
@@ -241,6 +245,8 @@ fn duration(v: &Value, key: &str, default: Duration, at: &FieldPath, errors: &mu
         v => v.as_str().unwrap_or_default(),
     };
     match parse_duration(text) {
+        // Zero counts as absent: upstream's defaulting cannot tell them apart, since the field is not a
+        // pointer.
         Ok(d) if d.is_zero() => default,
         Ok(d) => d,
         Err(_) => {
@@ -266,6 +272,7 @@ fn webhook(v: &Value, at: &FieldPath, errors: &mut ErrorList) -> Option<WebhookC
     }
     const MAX_TIMEOUT: Duration = Duration::from_secs(30);
     let timeout = duration(v, "timeout", Duration::ZERO, at, errors);
+    // Unlike the TTLs, upstream has no default for the timeout: it must be chosen.
     if v.get("timeout").is_null() {
         errors.push(FieldError::required(&at.child("timeout"), ""));
     } else if timeout.is_zero() || timeout > MAX_TIMEOUT {
@@ -278,6 +285,7 @@ fn webhook(v: &Value, at: &FieldPath, errors: &mut ErrorList) -> Option<WebhookC
     }
     let mut authorized_ttl = duration(v, "authorizedTTL", Duration::from_secs(300), at, errors);
     let mut unauthorized_ttl = duration(v, "unauthorizedTTL", Duration::from_secs(30), at, errors);
+    // A TTL of zero turns the cache off; the file cannot express that by the TTL itself (see `duration`).
     if v.get("cacheAuthorizedRequests").as_bool() == Some(false) {
         authorized_ttl = Duration::ZERO;
     }
@@ -291,6 +299,8 @@ fn webhook(v: &Value, at: &FieldPath, errors: &mut ErrorList) -> Option<WebhookC
         one_of(v, review, &["v1"], at, errors);
     } else if !v.get("matchConditions").items().is_empty() {
         errors.push(FieldError::required(
+            // The version fixes the variables that the expressions see, so it is required with the first of
+            // them.
             &at.child(review),
             "required if match conditions are specified",
         ));
@@ -319,6 +329,7 @@ fn webhook(v: &Value, at: &FieldPath, errors: &mut ErrorList) -> Option<WebhookC
     }
     Some(WebhookConfig {
         kubeconfig: PathBuf::from(path),
+        // An invalid version is already an error, so the fallback is never used.
         version: if version == "v1" {
             ReviewVersion::V1
         } else {

@@ -16,9 +16,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const PATH: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
-/// How long a positive result is cached.
+/// How long a positive result is cached. Upstream's default of `--authorization-webhook-cache-authorized-ttl`
+/// for extension servers.
 const ALLOW_TTL: Duration = Duration::from_secs(10);
-/// How long a negative result is cached.
+/// How long a negative result is cached. A newly granted role takes up to this long to work.
 const DENY_TTL: Duration = Duration::from_secs(10);
 
 /// Sends reviews. A trait so that decisions and caching can be tested without a server.
@@ -54,43 +55,62 @@ impl Delegated {
     /// open to all, and anything else is reviewed.
     pub fn recommended(reviewer: Arc<dyn Reviewer>) -> Union {
         Union::new(vec![
+            // Before the review, so that administrators and probes get through while the core API server is
+            // unreachable.
             Arc::new(PrivilegedGroups::masters()),
             Arc::new(AllowedPaths::new(["/healthz", "/readyz", "/livez"])),
             Arc::new(Self::new(reviewer)),
         ])
     }
 
-    async fn ask(&self, spec: &Value) -> Result<Value, ClientError> {
+    async fn ask(&self, spec: Value) -> Result<Value, ClientError> {
         let mut review = Map::new();
         review.insert("apiVersion", "authorization.k8s.io/v1");
         review.insert("kind", "SubjectAccessReview");
-        review.insert("spec", spec.clone());
+        review.insert("spec", spec);
         let review = Value::Object(review);
         retry(Backoff::WEBHOOK, || self.reviewer.review(&review)).await
     }
 }
 
-fn verdict(status: &Value) -> Verdict {
-    review::verdict(status).unwrap_or_else(|e| Verdict::deny(e.to_string()))
-}
-
 #[async_trait]
 impl Authorizer for Delegated {
     async fn authorize(&self, attributes: &Attributes<'_>) -> Verdict {
-        let spec = review::spec(attributes, "groups");
-        let key = json::to_string(&spec);
-        if let Some(verdict) = self.known.get(&key) {
-            return verdict;
-        }
-        let verdict = match self.ask(&spec).await {
-            Ok(review) => verdict(review.get("status")),
-            Err(e) => {
-                tracing::warn!("SubjectAccessReview failed: {e}");
+        let built = review::build(attributes, |a| {
+            let spec = review::spec(a, "groups");
+            // The whole question is the key: a verdict must never be reused for another user, group list or
+            // selector.
+            let key = json::to_string(&spec);
+            (spec, key)
+        });
+        let (spec, key) = match built.await {
+            Ok(built) => built,
+            Err(busy) => {
                 return Verdict {
-                    error: Some(e.to_string()),
+                    error: Some(busy.to_string()),
                     ..Verdict::no_opinion("")
                 };
             }
+        };
+        if let Some(verdict) = self.known.get(&key) {
+            return verdict;
+        }
+        // Errors are not cached: the next request should find out whether the core API server is back.
+        let failed = |error: String, verdict: Verdict| {
+            tracing::warn!("SubjectAccessReview failed: {error}");
+            Verdict {
+                error: Some(error),
+                ..verdict
+            }
+        };
+        let review = match self.ask(spec).await {
+            Ok(review) => review,
+            Err(e) => return failed(e.to_string(), Verdict::no_opinion("")),
+        };
+        let verdict = match review::verdict(review.get("status")) {
+            Ok(verdict) => verdict,
+            // Denied, and an error: the reviewer is at fault, not the user.
+            Err(both) => return failed(both.to_string(), Verdict::deny("")),
         };
         self.known.insert(key, &verdict);
         verdict
@@ -159,6 +179,18 @@ mod tests {
         assert_eq!(attributes.0.load(Ordering::Relaxed), 5, "retried before giving up");
         ask(&a, &jane, "/apis/g/v1/gadgets").await;
         assert_eq!(attributes.0.load(Ordering::Relaxed), 10);
+    }
+
+    #[tokio::test]
+    async fn a_contradictory_review_denies_with_an_error() {
+        let (attributes, a) = delegated_to(Some(json!({"allowed": true, "denied": true})));
+        let jane = UserInfo::system("jane", &[]);
+        for asked in 1..=2 {
+            let v = ask(&a, &jane, "/apis/g/v1/gadgets").await;
+            assert_eq!(v.decision, Decision::Deny);
+            assert!(v.error.is_some_and(|e| e.contains("both allow and deny")));
+            assert_eq!(attributes.0.load(Ordering::Relaxed), asked, "it is not cached");
+        }
     }
 
     #[tokio::test]

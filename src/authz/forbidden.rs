@@ -23,6 +23,7 @@ pub(crate) fn forbidden(attributes: &Attributes<'_>, reason: &str) -> Status {
     } else {
         let _ = write!(why, "path {:?}", attributes.path);
     }
+    // Before the reason is appended: upstream escapes the attributes only.
     let mut why = escape(&why);
     if !reason.is_empty() {
         why.push_str(": ");

@@ -96,6 +96,7 @@ impl Mode {
         let account = service_account(&wanted.name).is_some();
         match self {
             Self::AssociatedNode => {
+                // Anything but exactly one value is ambiguous and must not match a node.
                 let own = match caller.extra.get(NODE_NAME).map(Vec::as_slice) {
                     Some([own]) => Some(own.as_str()),
                     _ => None,
@@ -146,6 +147,7 @@ impl Impersonation {
     /// # Errors
     /// A 403 with upstream's message.
     pub(crate) async fn check(&self, wanted: &UserInfo, attributes: &Attributes<'_>) -> Result<Impersonated> {
+        // The lock must not be held across the checks below, which may call a webhook.
         let remembered = self.lock().get(&attributes.user.name).copied();
         let rest = MODES.into_iter().filter(|m| Some(*m) != remembered);
         let (mut first, start) = (None, Instant::now());
@@ -214,6 +216,8 @@ impl Impersonation {
             caller = &associated;
         }
         if mode != Mode::Legacy {
+            // First the action, then the identity, as upstream: which of two missing permissions the 403
+            // names depends on it.
             let verb = format!("impersonate-on:{}:{}", mode.name(), attributes.verb);
             let on = Attributes {
                 user: caller,
@@ -233,6 +237,7 @@ impl Impersonation {
                 ..Attributes::empty(caller)
             },
         };
+        // Name, uid, groups, extra: upstream's order, which decides about the message of the 403.
         let groups = ask.name(&wanted.name, &wanted.groups).await?;
         if !wanted.uid.is_empty() {
             ask.one("uids", "", &wanted.uid).await?;
@@ -243,6 +248,8 @@ impl Impersonation {
             groups,
             ..wanted.clone()
         };
+        // Permission for the name is enough for these two groups: every user is in one of them, so they grant
+        // nothing beyond being that user.
         let unauthenticated = user.in_group(UNAUTHENTICATED);
         if user.name == ANONYMOUS {
             if !unauthenticated {
@@ -298,12 +305,15 @@ impl IdentityCheck<'_> {
         {
             attributes.resource = "nodes";
             attributes.name = if self.mode == Mode::AssociatedNode { "*" } else { node };
+            // Legacy mode does not add the group: it never knew nodes as such, and its result must stay as it
+            // was.
             found = vec!["system:nodes".to_owned()];
         }
         if let Some((namespace, account)) = service_account(name) {
             attributes.resource = "serviceaccounts";
             attributes.namespace = namespace;
             attributes.name = account;
+            // As upstream: groups that are given explicitly replace the implied ones.
             if groups.is_empty() {
                 found = vec![
                     "system:serviceaccounts".to_owned(),
@@ -327,6 +337,8 @@ impl IdentityCheck<'_> {
                     "impersonating the empty string group is not allowed",
                 ));
             }
+            // Whatever RBAC grants: `*` on groups is a plausible rule, and system:masters bypasses every
+            // check.
             if groups.iter().any(|g| g == MASTERS) {
                 let attributes = Attributes {
                     name: MASTERS,
@@ -354,6 +366,7 @@ impl IdentityCheck<'_> {
             }
         }
         for (i, name) in groups.iter().enumerate() {
+            // One after the other, as upstream: the first group that is refused is the one the error names.
             yield_periodically(i).await;
             self.me.allowed(self.mode, &Attributes { name, ..attributes }).await?;
         }
@@ -369,11 +382,13 @@ impl IdentityCheck<'_> {
             for (key, values) in extra {
                 check_extra(key, values).map_err(|e| forbidden(&attributes, &e.to_string()))?;
             }
+            // A refusal of `*` is not final: each value may be permitted by itself.
             let many = extra.values().map(Vec::len).sum::<usize>() >= MANY || extra.len() >= MANY;
             if many && self.one("userextras", "*", "*").await.is_ok() {
                 return Ok(());
             }
         }
+        // Counted over all keys; otherwise many keys with one value each would never yield.
         let mut checked = 0;
         for (key, values) in extra {
             for value in values {
@@ -395,7 +410,8 @@ async fn yield_periodically(checked: usize) {
     }
 }
 
-/// Why an extra key and its values cannot be impersonated in the constrained modes. Upstream's texts.
+/// Why an extra key and its values cannot be impersonated in the constrained modes. Messages as upstream
+/// words them.
 #[derive(Debug, thiserror::Error)]
 enum InvalidExtra {
     #[error("impersonating the empty string key in extra is not allowed")]
@@ -436,6 +452,7 @@ fn check_extra(key: &str, values: &[String]) -> std::result::Result<(), InvalidE
         }
         _ => return bad(key, "must be a domain-prefixed path (such as \"acme.io/foo\")"),
     }
+    // Header names are case-insensitive, so upper case can only come from a percent-encoded key.
     if key.chars().any(|c| c.to_lowercase().ne([c])) {
         return Err(InvalidExtra::UpperCase(key.to_owned()));
     }

@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use torana_cel::{Budget, Environment, Exceeded, Program, Schema, Type, Unusable, Val, Variable};
 
+// Upstream's limit (`apis/apiserver/validation`).
 const MAX_CONDITIONS: usize = 64;
 /// Estimated allocations of an evaluation, whose cost bounds the sizes of its values.
 const MEMORY: usize = 16 << 20;
@@ -30,18 +31,23 @@ pub(super) struct ConditionResult {
     pub failed: bool,
 }
 
-/// Why conditions have no result.
+const BUSY: ConditionResult = ConditionResult {
+    applies: Err(ConditionError::Busy),
+    failed: true,
+};
+
+/// Why conditions could not be evaluated to a result.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum ConditionError {
     /// The compute pool is full.
     #[error("the server is too busy to evaluate match conditions")]
     Busy,
-    /// Some failed, and none is false: upstream's text.
+    /// Some failed to evaluate and none is false. Worded as by upstream's `CELMatcher`.
     #[error("{0}")]
     Failed(String),
 }
 
-/// Why an expression is no condition. Upstream's texts.
+/// Why an expression is not a valid condition. Messages as upstream words them.
 #[derive(Debug, thiserror::Error)]
 enum InvalidCondition {
     #[error(transparent)]
@@ -50,7 +56,8 @@ enum InvalidCondition {
     NotBool(String),
 }
 
-/// Equal texts make equal conditions.
+/// Compares the source of the expressions: compiled from equal text in the same environment, programs are
+/// equal.
 impl PartialEq for MatchConditions {
     fn eq(&self, other: &Self) -> bool {
         self.all
@@ -110,6 +117,8 @@ const RESOURCE: [&str; 7] = [
 fn subject(attributes: &Attributes<'_>) -> Value {
     let mut spec = review::spec(attributes, "groups");
     let mut complete = |path: &[&str], empty: Value| {
+        // A review omits empty members, but a typed CEL object has them all: without this, `request.uid ==
+        // ''` would fail with `no such key`.
         if spec.at(path).is_null() {
             spec.set(path, empty);
         }
@@ -168,16 +177,19 @@ impl MatchConditions {
 
     /// Evaluates the conditions for a request.
     pub(super) async fn evaluate(self: &Arc<Self>, attributes: &Attributes<'_>) -> ConditionResult {
-        let subject = subject(attributes);
-        if let Some(result) = self.attempt(&subject, Budget::quick()) {
+        let Ok(subject) = review::build(attributes, subject).await else {
+            return BUSY;
+        };
+        // Nearly all conditions fit into the quick budget; moving each request to another thread would cost
+        // more than evaluating them.
+        if !review::is_long(attributes)
+            && let Some(result) = self.attempt(&subject, Budget::quick())
+        {
             return result;
         }
         let me = self.clone();
         let result = compute::offload(MEMORY, async move { me.attempt(&subject, Budget::full()) }).await;
-        result.ok().flatten().unwrap_or(ConditionResult {
-            applies: Err(ConditionError::Busy),
-            failed: true,
-        })
+        result.ok().flatten().unwrap_or(BUSY)
     }
 
     /// Evaluates within a budget; `None` if it does not suffice.
@@ -191,6 +203,8 @@ impl MatchConditions {
             });
             match value {
                 Ok(Val::Bool(true)) => {}
+                // Conditions are compiled to return a boolean, so this is `false`. It ends the evaluation: no
+                // later result can outweigh it.
                 Ok(_) => {
                     return Some(ConditionResult {
                         applies: Ok(false),
@@ -209,7 +223,8 @@ impl MatchConditions {
             applies: match errors.as_slice() {
                 [] => Ok(true),
                 [one] => Err(ConditionError::Failed(one.clone())),
-                // The texts differ, and so do the errors.
+                // No deduplication as in upstream's aggregate is needed: each message quotes its expression,
+                // and those are distinct.
                 all => Err(ConditionError::Failed(format!("[{}]", all.join(", ")))),
             },
         })
@@ -301,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn compile_errors_have_upstreams_texts() {
+    fn compile_errors_have_upstreams_messages() {
         let message = parse(&["1", "true", "true", " ", "request.nothere"]).unwrap_err();
         for part in [
             "matchConditions[0].expression: Invalid value: \"1\": must evaluate to bool but got int",

@@ -23,6 +23,8 @@ use std::sync::Arc;
 const PREFIX: &str = "system:node:";
 const GROUP: &str = "system:nodes";
 const LEASES: &str = "kube-node-lease";
+/// Bytes of a field selector that is looked at. Parsing takes some 100 ns per byte.
+const MAX_SELECTOR: usize = 2 << 10;
 
 /// The Node authorizer.
 pub(crate) struct Node {
@@ -79,12 +81,17 @@ impl Authorizer for Node {
         let Some(node) = node_of(attributes.user) else {
             return no("");
         };
+        // A member of system:nodes without a node name is misconfigured: no opinion, but with a reason for
+        // the administrator.
         if node.is_empty() {
             return no(format!("unknown node for user {}", quote(&attributes.user.name)));
         }
+        // Before waiting for the graph: fixed rules such as those for discovery must work while it is behind.
         if !attributes.is_resource {
             return self.fixed(attributes);
         }
+        // Read-your-writes matters most here: a kubelet fetches a pod's Secrets right after it sees the pod
+        // bound to its node, and backs off after a 403.
         let view = match self.graph.fresh().await {
             Ok(view) => view,
             Err(behind) => {
@@ -102,6 +109,8 @@ impl Authorizer for Node {
         match (attributes.api_group, attributes.resource) {
             ("", "secrets") => q.read(ObjectKind::Secret),
             ("", "configmaps") => q.read(ObjectKind::ConfigMap),
+            // Kubelets update the status after expanding a volume's file system; the claim itself is
+            // read-only to them.
             ("", "persistentvolumeclaims") if attributes.subresource == "status" => match attributes.verb {
                 "update" | "patch" => q.related(ObjectKind::Claim),
                 _ => no("can only get/update/patch this type"),
@@ -189,6 +198,7 @@ impl NodeRequest<'_> {
         if self.attributes.subresource != "token" {
             return no("can only create token subresource of serviceaccount");
         }
+        // TokenRequest: the pod that a token is bound to is checked by the NodeRestriction plugin.
         self.in_graph(ObjectKind::ServiceAccount)
     }
 
@@ -222,12 +232,16 @@ impl NodeRequest<'_> {
         }
     }
 
+    /// True if the field selector restricts the request to objects of this node.
     fn selects(&self, field: &str) -> bool {
-        FieldSelector::parse(self.attributes.field_selector).is_ok_and(|s| {
-            s.terms()
-                .iter()
-                .any(|t| t.equal && t.field == field && t.value == self.node)
-        })
+        let text = self.attributes.field_selector;
+        // Parsed on a reactor, and in a review as long as a body may be. A kubelet's selector has one short term.
+        text.len() <= MAX_SELECTOR
+            && FieldSelector::parse(text).is_ok_and(|s| {
+                s.terms()
+                    .iter()
+                    .any(|t| t.equal && t.field == field && t.value == self.node)
+            })
     }
 
     fn slice(&self) -> Verdict {
@@ -235,6 +249,7 @@ impl NodeRequest<'_> {
             return no("cannot authorize ResourceSlice subresources");
         }
         match self.attributes.verb {
+            // Which node a new slice is for is checked by the NodeRestriction plugin, which sees the object.
             "create" => yes(),
             "get" | "update" | "patch" | "delete" => self.related(ObjectKind::Slice),
             "watch" | "list" | "deletecollection" if self.selects("spec.nodeName") => yes(),
@@ -251,6 +266,7 @@ impl NodeRequest<'_> {
     fn node(&self) -> Verdict {
         let me = self.node;
         match (self.attributes.subresource, self.attributes.verb) {
+            // Writes to other nodes are refused by the NodeRestriction plugin: a create has no name here.
             ("", "create" | "update" | "patch") | ("status", "update" | "patch") => yes(),
             ("", "get" | "list" | "watch") => match self.attributes.name {
                 "" => no(format!("node '{me}' cannot read all nodes, only its own Node object")),
@@ -265,8 +281,11 @@ impl NodeRequest<'_> {
         match (self.attributes.subresource, self.attributes.verb) {
             ("", "get") => self.get(ObjectKind::Pod),
             ("", "list" | "watch") if self.selects("spec.nodeName") => yes(),
+            // A list with a field selector for metadata.name counts as a request for that name.
             ("", "list" | "watch") if !self.attributes.name.is_empty() => self.related(ObjectKind::Pod),
             ("", "list" | "watch") => no("can only list/watch pods with spec.nodeName field selector"),
+            // Mirror pods are created and deleted by kubelets. The NodeRestriction plugin limits all of these
+            // to pods of the node itself.
             ("", "create" | "delete") | ("status", "update" | "patch") | ("eviction", "create") => yes(),
             _ => no(""),
         }

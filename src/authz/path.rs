@@ -1,4 +1,5 @@
-//! Authorizers that look only at groups or paths.
+//! Authorizers that look only at groups or paths: [`PrivilegedGroups`] and [`AllowedPaths`]. They need no
+//! storage, so they work while everything else is starting or broken.
 
 use super::{Attributes, Authorizer, Verdict};
 use crate::request::user::MASTERS;
@@ -71,6 +72,7 @@ impl AllowedPaths {
         let (mut exact, mut prefixes) = (Vec::new(), Vec::new());
         for path in paths {
             let path: String = path.into();
+            // Split once, so that decisions need not look for stars.
             match path.strip_suffix('*') {
                 Some(prefix) => prefixes.push(prefix.to_owned()),
                 None => exact.push(path),
@@ -99,6 +101,7 @@ impl Authorizer for AllowedPaths {
 
 impl AllowedPaths {
     fn decide(&self, attributes: &Attributes<'_>) -> Verdict {
+        // Resource requests never match, even if their path would, as in upstream's `pkg/authorization/path`.
         if !attributes.is_resource
             && self.verb.is_none_or(|v| v == attributes.verb)
             && self.group.is_none_or(|g| attributes.user.in_group(g))

@@ -44,7 +44,8 @@ use follow::Followed;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// How long a decision waits for the index to catch up.
+/// How long a decision waits for the index to catch up. Well below clients' usual timeouts, so that they see
+/// the error instead of a dropped connection.
 const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The RBAC authorizer. Decisions fail until [`Rbac::follow`] was called and its feeds have read the roles.
@@ -124,6 +125,8 @@ fn decide(index: &Index, attributes: &Attributes<'_>, steps: &mut StepBudget) ->
         let by = found.binding.describe(found.subject);
         return Ok(Verdict::allow(format!("RBAC: allowed by {by}")));
     }
+    // Only for requests that are not allowed: a missing role may be the reason, and upstream's message names
+    // it.
     let dangling = index.dangling(attributes, steps)?;
     Ok(if dangling.is_empty() {
         Verdict::no_opinion("")
@@ -147,7 +150,8 @@ async fn decide_off_thread(index: Arc<Index>, attributes: &Attributes<'_>) -> Ve
     let work = move || decide(&index, &question.as_attributes(), &mut StepBudget::unbounded());
     match off_thread(MEMORY, work).await {
         Some(Ok(verdict)) => verdict,
-        Some(Err(BudgetExhausted)) => undecided("the roles and bindings that apply are too many"),
+        // Cannot happen with an unbounded budget; refused if it does.
+        Some(Err(BudgetExhausted)) => undecided("too many roles and bindings apply to this request"),
         None => undecided("the decision was not finished in time"),
     }
 }
@@ -159,6 +163,7 @@ impl Authorizer for Rbac {
             Ok(index) => index,
             Err(behind) => return undecided(behind.to_string()),
         };
+        // A caller with tens of thousands of bindings must not block the connections of its I/O thread.
         match decide(&index, attributes, &mut StepBudget::for_io_worker()) {
             Ok(verdict) => verdict,
             Err(BudgetExhausted) => decide_off_thread(index, attributes).await,

@@ -22,6 +22,7 @@ impl Authorizer for Union {
     async fn authorize(&self, attributes: &Attributes<'_>) -> Verdict {
         let mut sum = Sum::default();
         for member in &self.0 {
+            // One after the other: a webhook must not see requests that an earlier member has decided.
             if let Some(verdict) = sum.add(member.authorize(attributes).await) {
                 return verdict;
             }
@@ -59,6 +60,7 @@ struct Sum {
 impl Sum {
     /// Adds a verdict. Returns it if it is final.
     fn add(&mut self, verdict: Verdict) -> Option<Verdict> {
+        // Errors of earlier members are dropped here: an opinion is final, whatever else failed.
         if verdict.decision != Decision::NoOpinion {
             return Some(verdict);
         }
@@ -100,6 +102,8 @@ pub struct AlwaysDeny;
 #[async_trait]
 impl Authorizer for AlwaysDeny {
     async fn authorize(&self, _: &Attributes<'_>) -> Verdict {
+        // No opinion rather than a denial, as upstream's `alwaysDenyAuthorizer`: another mode in the list may
+        // still allow.
         Verdict::no_opinion("Everything is forbidden.")
     }
 

@@ -38,6 +38,8 @@ impl VerdictCache {
             Decision::Allow => self.allow,
             _ => self.deny,
         };
+        // Upstream bounds the client-controlled part of a key likewise (`shouldCache` in
+        // `plugin/pkg/authorizer/webhook`): otherwise one client could fill memory with large keys.
         if question.len() <= MAX_KEY {
             self.known.insert(question, verdict.clone(), ttl);
         }

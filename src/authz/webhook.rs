@@ -3,10 +3,9 @@
 //! the failure policy decides, and the error makes the request a 500 unless another authorizer allows it.
 
 use super::match_conditions::{ConditionError, MatchConditions};
-use super::review::Contradiction;
+use super::review::{Busy, Contradiction};
 use super::verdict_cache::VerdictCache;
 use super::{Attributes, Authorizer, Rules, Verdict, review};
-use crate::apimachinery::Value;
 use crate::apimachinery::codec::json;
 use crate::client::fetch::{FetchError, Fetcher};
 use crate::client::retry::retry;
@@ -64,17 +63,19 @@ pub(crate) enum ConfigError {
     },
 }
 
-/// Why there is no decision. The text is part of the answer to the request.
+/// Why no decision was reached. The message becomes part of the response to the request.
 #[derive(Debug, thiserror::Error)]
 enum ReviewError {
     #[error(transparent)]
     Conditions(ConditionError),
     #[error(transparent)]
     Fetch(FetchError),
-    #[error("the webhook's answer is no JSON: {0}")]
+    #[error("the webhook's response is not valid JSON: {0}")]
     Json(#[source] json::Error),
     #[error(transparent)]
     Contradiction(#[from] Contradiction),
+    #[error(transparent)]
+    Busy(#[from] Busy),
 }
 
 /// Sends reviews to a URL. A trait so that decisions and caching can be tested without a server.
@@ -144,6 +145,8 @@ impl Webhook {
         let began = Instant::now();
         let result = conditions.evaluate(attributes).await;
         if let Some((metrics, name)) = &self.metrics {
+            // An exclusion counts only if it is certain. An error is a failure, whatever the policy makes of
+            // it.
             metrics.evaluated(name, began.elapsed(), result.failed, result.applies == Ok(false));
         }
         result.applies.map_err(ReviewError::Conditions)
@@ -160,16 +163,18 @@ impl Webhook {
         }
     }
 
-    async fn fetch(&self, spec: &Value) -> Result<Verdict, ReviewError> {
+    /// Asks the webhook; `spec` is encoded.
+    async fn fetch(&self, spec: &str) -> Result<Verdict, ReviewError> {
         let version = match self.config.version {
             ReviewVersion::V1 => "v1",
             ReviewVersion::V1Beta1 => "v1beta1",
         };
-        let mut review = crate::json!({"apiVersion": (format!("authorization.k8s.io/{version}")), "kind": "SubjectAccessReview",
-            "metadata": {}, "status": {"allowed": false}});
-        review.set(&["spec"], spec.clone());
-        let body = json::to_vec(&review);
-        let answer = retry(Backoff::WEBHOOK, || self.ask.ask(body.clone())).await;
+        // With the zero values that Go encodes: webhooks may decode strictly.
+        // As text, because a spec with long selectors takes milliseconds to encode.
+        let body = format!(
+            r#"{{"apiVersion":"authorization.k8s.io/{version}","kind":"SubjectAccessReview","metadata":{{}},"spec":{spec},"status":{{"allowed":false}}}}"#
+        );
+        let answer = retry(Backoff::WEBHOOK, || self.ask.ask(body.clone().into_bytes())).await;
         let answer = json::decode(&answer.map_err(ReviewError::Fetch)?).map_err(ReviewError::Json)?;
         Ok(review::verdict(answer.get("status"))?)
     }
@@ -178,6 +183,7 @@ impl Webhook {
 #[async_trait]
 impl Authorizer for Webhook {
     async fn authorize(&self, attributes: &Attributes<'_>) -> Verdict {
+        // Conditions before the cache, as upstream: their metrics count every request, cached or not.
         match self.applies(attributes).await {
             Ok(true) => {}
             Ok(false) => return Verdict::no_opinion(""),
@@ -190,14 +196,17 @@ impl Authorizer for Webhook {
             ReviewVersion::V1 => "groups",
             ReviewVersion::V1Beta1 => "group",
         };
-        let spec = review::spec(attributes, groups);
-        let key = json::to_string(&spec);
-        if let Some(verdict) = self.known.get(&key) {
+        let spec = review::build(attributes, move |a| json::to_string(&review::spec(a, groups))).await;
+        let spec = match spec {
+            Ok(spec) => spec,
+            Err(busy) => return self.failed(&busy.into(), self.config.deny_on_failure),
+        };
+        if let Some(verdict) = self.known.get(&spec) {
             return verdict;
         }
         match self.fetch(&spec).await {
             Ok(verdict) => {
-                self.known.insert(key, &verdict);
+                self.known.insert(spec, &verdict);
                 verdict
             }
             Err(error) => {

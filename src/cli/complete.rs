@@ -1,4 +1,5 @@
 //! Options to [`CompletedOptions`]: validates the files and the combinations of flags, and fills in defaults.
+//! Entry point: [`Options::complete`]. Nothing is opened for good: the modules that use a file read it again.
 
 use super::options::{
     AdmissionOptions, AggregatorOptions, AuditOptions, AuthenticationOptions, AuthorizationOptions, ControllerOptions,
@@ -86,8 +87,10 @@ impl CompletedOptions {
     pub(crate) fn pki_options(&self) -> PkiOptions {
         let mut names = vec![self.host_name.clone()];
         names.extend(self.serving.external_hostname.clone());
+        // A DNS name in a certificate must not be an address; addresses have a list of their own.
         names.retain(|name| !name.is_empty() && name.parse::<IpAddr>().is_err());
         let mut addresses = vec![self.advertise_address];
+        // Clients cannot connect to the wildcard address.
         if !self.bind.ip().is_unspecified() {
             addresses.push(self.bind.ip());
         }
@@ -115,6 +118,8 @@ impl CompletedOptions {
     /// The URL under which a client on this machine reaches the server that listens on `port`.
     pub(crate) fn local_url(&self, port: u16) -> String {
         let ip = match self.bind.ip() {
+            // Always accepted: the wildcard listens on IPv4, too, and the certificate has the loopback
+            // address.
             ip if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
             ip => ip,
         };
@@ -191,6 +196,8 @@ fn host_name() -> String {
         std::fs::read_to_string("/proc/sys/kernel/hostname").or_else(|_| std::fs::read_to_string("/etc/hostname"));
     name.map(|n| n.trim().to_ascii_lowercase())
         .ok()
+        // It ends up in the certificate and in the identity Lease, so anything that is not a host name is
+        // dropped.
         .filter(|n| n.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'.'))
         .unwrap_or_default()
 }
@@ -201,6 +208,7 @@ impl Options {
     /// # Errors
     /// A one-line message with the flag, the file and the remedy.
     pub fn complete(self) -> Result<CompletedOptions, UsageError> {
+        // `completed` consumes the options, and its errors need the places of the values.
         let values = self.values.clone();
         self.completed().map_err(|error| values.locate(error))
     }
@@ -209,6 +217,7 @@ impl Options {
         self.check_certificates()?;
         let replaces_generated_ca = self.check_client_cas()?;
         self.check_authentication()?;
+        // Before anything that asks which modes are on: with a configuration file, they are not in the flags.
         self.read_authorizers()?;
         if self.authorization.has(Mode::Node) {
             self.warnings.extend(self.admission.restrict_nodes().map(str::to_owned));
@@ -254,6 +263,7 @@ impl Options {
             check_pair("tls-cert-file", "tls-private-key-file", cert, key)?;
         }
         if let (None, Some(dir)) = (&serving.pair, &serving.cert_dir) {
+            // Upstream's file names, so that a directory of kube-apiserver can be taken over.
             let (cert, key) = (dir.join("apiserver.crt"), dir.join("apiserver.key"));
             match (cert.exists(), key.exists()) {
                 (false, false) => {}
@@ -293,8 +303,8 @@ impl Options {
         {
             return Err(UsageError::new(
                 "--requestheader-client-ca-file and --client-ca-file hold the same certificate, and \
-                 --requestheader-allowed-names is empty: any client could speak for any user; use a CA of its own for \
-                 front proxies, or name them",
+                 --requestheader-allowed-names is empty: any client could impersonate any user; use a separate CA \
+                 for front proxies, or list their names",
             ));
         }
         Ok(client_ca.is_some())
@@ -316,6 +326,7 @@ impl Options {
             Signer::from_pem(&read(flag, path)?).map_err(|e| usage_error(flag, format!("{}: {e}", path.display())))?;
         }
         if let Some(oidc) = &authentication.oidc {
+            // Else the provider could issue tokens that pass for service accounts.
             if authentication.service_account.issuers.contains(&oidc.issuer.url) {
                 return Err(usage_error(
                     "oidc-issuer-url",
@@ -326,6 +337,7 @@ impl Options {
         }
         if let Some(path) = &authentication.config_file {
             let config = read_authentication_config(path, &authentication.service_account.issuers)?;
+            // Only if it was given: the default of the flag must not conflict.
             if config.anonymous.is_some() && self.values.is_given("anonymous-auth") {
                 return Err(UsageError::new(
                     "--anonymous-auth flag cannot be set when anonymous field is configured in authentication \
@@ -367,6 +379,8 @@ impl Options {
         if !self.authorization.allows_all() || !self.authentication.anonymous {
             return;
         }
+        // As upstream (`pkg/kubeapiserver/options`): the combination opens the cluster to anybody who reaches
+        // the port.
         self.authentication.anonymous = false;
         if self.values.is_given("anonymous-auth") {
             let warning = "--anonymous-auth has no effect: with AlwaysAllow anyone could do anything";

@@ -81,6 +81,7 @@ fn check(matches: &ArgMatches) -> Result<String, UsageError> {
 fn migrate(matches: &ArgMatches) -> Result<String, UsageError> {
     let mut values = serve::values(matches)?;
     if let Some(file) = matches.get_one::<String>("manifest") {
+        // The command line wins, so that a migrated value can be corrected in the same call.
         values = values.over(manifest_values(file)?);
     }
     let mut comments = String::new();
@@ -91,9 +92,11 @@ fn migrate(matches: &ArgMatches) -> Result<String, UsageError> {
             Support::Ignored(why) => format!("has no effect here: {why}"),
             Support::Rejected(why) => format!("is not possible here: {why}"),
         };
+        // A flag that only repeats the default is not worth a comment.
         if !values.is_default(flag) {
             comments += &format!("# --{}={} {why}\n", flag.name, values.text(flag.name));
         }
+        // Out of the file in any case: it would be refused, or warn at each start.
         values.remove(flag.name);
     }
     Ok(comments + &configuration::to_yaml(&values, false))
@@ -104,6 +107,7 @@ fn manifest_values(file: &str) -> Result<Values, UsageError> {
     let fail = |why: String| UsageError::new(format!("--manifest: {file}: {why}"));
     let text = std::fs::read(file).map_err(|e| fail(format!("cannot be read: {e}")))?;
     let document = yaml::decode(&text).map_err(|e| fail(e.to_string()))?;
+    // A Deployment or DaemonSet, or else a Pod.
     let pod = [&["spec", "template", "spec"][..], &["spec"]].map(|path| document.at(path));
     let containers = pod.iter().flat_map(|spec| spec.get("containers").items());
     let flags_of = |container: &Value| -> Option<Vec<String>> {
@@ -113,6 +117,7 @@ fn manifest_values(file: &str) -> Result<Values, UsageError> {
             .flatten()
             .filter_map(|w| w.as_str().map(str::to_owned))
             .collect();
+        // The binary may be preceded by a wrapper such as a shell or an entry point.
         let is_server = |word: &String| word == "serve" || word.rsplit('/').next() == Some("kube-apiserver");
         let server = words.iter().position(is_server)?;
         Some(words[server + 1..].to_vec())
@@ -120,7 +125,7 @@ fn manifest_values(file: &str) -> Result<Values, UsageError> {
     let flags = containers.into_iter().find_map(flags_of);
     let flags = flags.ok_or_else(|| {
         fail(format!(
-            "no container runs kube-apiserver or `torana serve`; {API_VERSION} is made from their flags"
+            "no container runs kube-apiserver or `torana serve`; a {API_VERSION} file is generated from their flags"
         ))
     })?;
     let args = ["serve".to_owned()]
@@ -131,7 +136,7 @@ fn manifest_values(file: &str) -> Result<Values, UsageError> {
     let matches = serve::command().try_get_matches_from(args);
     let matches = matches.map_err(|e| match super::refused(&e) {
         Err(error) => fail(error.to_string()),
-        Ok(_) => fail("it asks for help instead of running a server".to_owned()),
+        Ok(_) => fail("its flags print help instead of running a server".to_owned()),
     })?;
     serve::values(&matches)
 }

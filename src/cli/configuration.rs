@@ -19,7 +19,7 @@ use std::path::Path;
 pub(crate) const API_VERSION: &str = "torana.dev/v1alpha1";
 pub(crate) const KIND: &str = "ToranaConfiguration";
 
-/// A file's values, which know their lines.
+/// The values of a file, with the line of each.
 #[derive(Debug, Default)]
 pub(crate) struct Configuration {
     values: Values,
@@ -52,7 +52,7 @@ impl Configuration {
     /// Reads a file, YAML or JSON.
     ///
     /// # Errors
-    /// A one-line [`UsageError`] with file, line and mend: the file cannot be read, is of another kind or
+    /// A one-line [`UsageError`] with file, line and remedy: the file cannot be read, is of another kind or
     /// version, or has a field that is unknown, given twice or of another type.
     pub(crate) fn load(path: &Path) -> Result<Self, UsageError> {
         let text = std::fs::read(path)
@@ -66,7 +66,7 @@ impl Configuration {
     /// As [`Self::load`].
     pub(crate) fn parse(name: &str, text: &[u8]) -> Result<Self, UsageError> {
         let (document, duplicates) = decode(text).map_err(|e| match e {
-            // Upstream's text leaves the first line out.
+            // The error's own message follows upstream and omits the number of line 1.
             yaml::Error::Syntax { line, reason, .. } => UsageError::new(format!("{name}: yaml: line {line}: {reason}")),
             e => UsageError::new(format!("{name}: {e}")),
         })?;
@@ -95,10 +95,12 @@ impl Configuration {
         {
             let flag = flag_of(field).ok_or_else(|| file.error(field, unknown(field)))?;
             let texts = texts(flag, value).map_err(|why| file.error(field, format!("{field}: {why}")))?;
+            // With the check of the command line, so that both accept the same values.
             for text in &texts {
                 value::check(flag, text).map_err(|e| file.error(field, e))?;
             }
             found.values.put(flag.name, texts);
+            // Later errors concern combinations of flags; they should still name the line.
             found.values.set_place(flag.name, file.place(field));
         }
         Ok(found)
@@ -113,6 +115,7 @@ impl Configuration {
 /// Why a field is unknown, and which one was probably meant.
 fn unknown(field: &str) -> String {
     let as_flag = field.trim_start_matches('-').replace('_', "-");
+    // The commonest mistake: the flag's spelling, copied from a command line.
     if FLAGS.iter().any(|flag| flag.name == as_flag) {
         return format!("unknown field {field:?}; write {}", field_of(&as_flag));
     }
@@ -126,6 +129,7 @@ fn unknown(field: &str) -> String {
 /// Decodes a file, and returns which keys it has twice. JSON is decoded as such, because YAML forbids some
 /// characters in its strings.
 fn decode(text: &[u8]) -> Result<(Value, Vec<String>), yaml::Error> {
+    // Duplicates fall through to the YAML decoder, which knows their lines.
     if text.trim_ascii_start().starts_with(b"{")
         && let Ok((document, notes)) = json::decode_with_duplicates(text)
         && notes.duplicates.is_empty()
@@ -146,7 +150,7 @@ enum WrongValue {
     Comma(String),
 }
 
-/// A field's value as the texts that the flag would be given.
+/// A field's value in the form in which the flag would be given on the command line.
 fn texts(flag: &Flag, value: &Value) -> Result<Vec<String>, WrongValue> {
     let expected = || WrongValue::Type(example(flag));
     let one = match flag.value_type {
@@ -161,6 +165,7 @@ fn texts(flag: &Flag, value: &Value) -> Result<Vec<String>, WrongValue> {
             if flag.value_type == ValueType::Array {
                 return Ok(items);
             }
+            // Values are kept as flag texts, where this item would become two.
             if let Some(two) = items.iter().find(|item| item.contains(',')) {
                 return Err(WrongValue::Comma(two.clone()));
             }
@@ -184,13 +189,15 @@ fn example(flag: &Flag) -> String {
     }
 }
 
-/// A flag's value as its field has it. The texts were checked against the flag's type.
+/// A flag's value with the type of its field. The values were checked against the flag's type when they were
+/// read.
 fn typed(flag: &Flag, texts: &[String]) -> Value {
     let last = texts.last().map_or(flag.default, String::as_str);
     match flag.value_type {
         ValueType::Bool => value::go_bool(last).unwrap_or_default().into(),
         ValueType::Int => last.parse::<i64>().unwrap_or_default().into(),
         ValueType::Float => match last.parse::<f64>() {
+            // `1`, not `1.0`, which is how users write it.
             Ok(n) if n.fract() == 0.0 => (n as i64).into(),
             n => n.unwrap_or_default().into(),
         },
@@ -234,6 +241,7 @@ pub(crate) fn to_yaml(values: &Values, defaults: bool) -> String {
             field.insert(field_of(flag.name), typed(flag, texts));
             let text = yaml::to_string(&Value::from(field));
             if defaults {
+                // Only before the first field of the group.
                 out += &std::mem::take(&mut heading);
                 out += &format!("# {}\n", flag.help);
             }

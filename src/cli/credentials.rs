@@ -1,4 +1,5 @@
-//! `torana token` and `torana kubeconfig`: issue credentials, by default short-lived.
+//! The command lines of `torana token` and `torana kubeconfig`, which issue credentials, by default
+//! short-lived. `app::credentials` runs them.
 
 use super::value::UsageError;
 use crate::apimachinery::time::parse_duration;
@@ -129,6 +130,7 @@ fn duration(matches: &ArgMatches) -> Result<Duration, UsageError> {
     let given = text(matches, "duration").unwrap_or_default();
     let duration = parse_duration(&given).map_err(|e| UsageError::invalid("duration", &given, e))?;
     match duration.as_secs() {
+        // Fractions of a second would be cut off to a credential that has expired already.
         0 => Err(UsageError::invalid("duration", &given, "must be a second or more")),
         _ => Ok(duration),
     }
@@ -146,6 +148,7 @@ fn account(matches: &ArgMatches, given: &str) -> Result<(String, String), UsageE
         Some((namespace, name)) => (namespace.to_owned(), name.to_owned()),
         None => (text(matches, "namespace").unwrap_or_default(), given.to_owned()),
     };
+    // The name goes into a URL path, so what could change the path is refused here.
     let fine = |s: &str| {
         !s.is_empty()
             && s.bytes()
@@ -154,7 +157,7 @@ fn account(matches: &ArgMatches, given: &str) -> Result<(String, String), UsageE
     match fine(&namespace) && fine(&name) {
         true => Ok((namespace, name)),
         false => Err(UsageError::new(format!(
-            "{given:?} is no service account; write NAME or NAMESPACE/NAME"
+            "{given:?} is not a service account; write NAME or NAMESPACE/NAME"
         ))),
     }
 }
@@ -175,6 +178,7 @@ impl TokenCommand {
 impl KubeconfigCommand {
     pub(super) fn read(matches: &ArgMatches) -> Result<Self, UsageError> {
         let subject = match (text(matches, "user"), text(matches, "serviceaccount")) {
+            // An empty name would be signed as a certificate without an identity.
             (Some(user), _) if !user.is_empty() => Subject::User(user, text(matches, "group")),
             (_, Some(given)) => {
                 let (namespace, name) = account(matches, &given)?;

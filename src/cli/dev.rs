@@ -58,11 +58,13 @@ pub(super) fn command() -> Command {
 pub(super) fn read(matches: &ArgMatches) -> Result<DevCommand, UsageError> {
     let mut values = serve::values(matches)?;
     for (name, value) in DEFAULTS {
+        // Put as if given: other defaults depend on them, and `/flagz` shows what is in force.
         if !values.is_given(name) {
             values.put(name, vec![value.to_owned()]);
         }
     }
     let mut options = Options::read(values.clone()).map_err(|error| values.locate(error))?;
+    // The greeting is the output of a session; logs would bury it.
     options.logging.only_warnings = options.logging.verbosity == 0;
     Ok(DevCommand {
         options: Box::new(options),

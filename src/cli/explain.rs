@@ -89,6 +89,7 @@ impl ExplainAccess {
     fn review(&self) -> Value {
         let mut v = json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
             "metadata": {"annotations": {}}, "spec": {"user": (self.user.as_str())}});
+        // An empty annotation asks for the explanation; the server fills it in. kube-apiserver ignores it.
         v.set(&["metadata", "annotations", EXPLAIN], "");
         v.set(&["spec", "groups"], self.groups.clone());
         let verb = self.verb.as_str();
@@ -100,6 +101,7 @@ impl ExplainAccess {
             return v;
         }
         let (whole, subresource) = self.what.split_once('/').unwrap_or((&self.what, ""));
+        // The first dot: resources contain none, groups may.
         let (resource, group) = whole.split_once('.').unwrap_or((whole, ""));
         let mut of = json!({"verb": verb, "resource": resource});
         for (key, value) in [
@@ -163,6 +165,7 @@ impl ExplainAccess {
             }
         }
         let why = answer.str_at(&["metadata", "annotations", EXPLAIN]);
+        // An older server, or a kube-apiserver, leaves it empty: then only the decision is printed.
         let why = json::decode(why.as_bytes()).unwrap_or_default();
         let found = why.get("allowed");
         if !found.is_null() {
@@ -182,7 +185,7 @@ impl ExplainAccess {
         }
         let closest = why.get("closest").items();
         if closest.is_empty() {
-            out.push_str("no rule of theirs is about this\n");
+            out.push_str("none of their rules comes close\n");
         }
         for n in closest {
             let lacks: Vec<&str> = n.get("lacks").items().iter().filter_map(Value::as_str).collect();
@@ -206,6 +209,7 @@ fn rule(near: &Value) -> String {
 /// The groups that the authenticators give every user with this kind of name.
 fn usual_groups(user: &str) -> Vec<String> {
     let mut groups = Vec::new();
+    // The only user who is not in system:authenticated.
     if user == "system:anonymous" {
         return vec!["system:unauthenticated".to_owned()];
     }

@@ -32,6 +32,7 @@ pub(crate) fn field_of(flag: &str) -> String {
     let mut words = flag.split('-');
     let mut field = words.next().unwrap_or_default().to_owned();
     for word in words {
+        // At a byte: names of flags are ASCII. An empty word comes from two dashes in a row.
         let (first, rest) = word.split_at(word.len().min(1));
         field += &first.to_ascii_uppercase();
         field += rest;
@@ -167,6 +168,7 @@ pub(super) fn like(name: &str, candidates: impl Iterator<Item = String>) -> Opti
 /// Levenshtein distance without case.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.to_lowercase().chars().collect();
+    // One row instead of the matrix: each cell needs its neighbours only.
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.to_lowercase().chars().enumerate() {
         let mut diagonal = std::mem::replace(&mut row[0], i + 1);

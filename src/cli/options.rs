@@ -81,6 +81,8 @@ impl Options {
             let Some(flag) = flags::find(name) else { continue };
             match flag.support {
                 Support::Supported => {}
+                // Manifests of kube-apiserver often spell defaults out; those promise nothing that we do not
+                // do.
                 _ if values.is_default(flag) => {}
                 Support::Ignored(why) => warnings.push(format!("--{name} has no effect: {why}")),
                 Support::Rejected(why) => return Err(UsageError::new(format!("--{name} is refused: {why}"))),

@@ -1,4 +1,5 @@
-//! The command line of `torana serve`, made from the flag table, and the configuration file below it.
+//! The command line of `torana serve`, made from the flag table, and the configuration file below it. Other
+//! commands that take the same flags use [`with_flags`] and [`values`].
 
 use super::configuration::Configuration;
 use super::flags::{FLAGS, Group, Support, ValueType};
@@ -26,6 +27,7 @@ pub(super) fn command() -> Command {
 
 /// Adds all flags of `torana serve` to a command.
 pub(super) fn with_flags(mut command: Command) -> Command {
+    // As Go's flag package: the last occurrence of a flag wins.
     command = command.args_override_self(true).arg(
         Arg::new("config")
             .long("config")
@@ -38,6 +40,8 @@ pub(super) fn with_flags(mut command: Command) -> Command {
             let mut arg = Arg::new(flag.name)
                 .long(flag.name)
                 .help(flag.help)
+                // Hidden, not left out: the parser must recognise every upstream flag to say why it has no
+                // effect.
                 .hide(flag.support != Support::Supported);
             if flag.name == "v" {
                 arg = arg.short('v');
@@ -45,9 +49,11 @@ pub(super) fn with_flags(mut command: Command) -> Command {
             arg = match flag.value_type {
                 ValueType::Bool => arg
                     .num_args(0..=1)
+                    // Otherwise `--flag value` would swallow a positional argument; Go requires the `=` too.
                     .require_equals(true)
                     .default_missing_value("true")
                     .value_name("bool"),
+                // Values may begin with a dash: `--controllers=-name` and negative numbers.
                 ValueType::List | ValueType::Array => arg
                     .action(ArgAction::Append)
                     .allow_hyphen_values(true)

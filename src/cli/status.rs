@@ -112,6 +112,8 @@ impl StatusCommand {
         loop {
             let text = match Self::document(client).await {
                 Ok(document) => self.render(&document),
+                // This command is used to watch restarts of the server; a failure of the first request is
+                // more likely a wrong address.
                 Err(e) if has_succeeded => {
                     let _ = writeln!(std::io::stderr(), "torana: {e}; retrying");
                     tokio::time::sleep(PERIOD).await;
@@ -120,6 +122,7 @@ impl StatusCommand {
                 Err(e) => return Err(e.into()),
             };
             has_succeeded = true;
+            // The reader of a pipe, such as `head`, has seen enough.
             if self.print(&text, clear).is_err() {
                 return Ok(String::new());
             }
@@ -132,6 +135,7 @@ impl StatusCommand {
         let mut out = std::io::stdout().lock();
         out.write_all(if clear { b"\x1b[H\x1b[2J" } else { b"" })?;
         out.write_all(match self.output.as_str() {
+            // Each refresh is a document of one YAML stream.
             "yaml" => b"---\n",
             _ => b"",
         })?;
@@ -282,6 +286,7 @@ fn ago(since: &str, now: &str) -> String {
     let (Ok(since), Ok(now)) = (time::parse(since), time::parse(now)) else {
         return "-".to_owned();
     };
+    // Both times are the server's, so the clock of this machine does not matter.
     let s = (now - since).whole_seconds().max(0);
     match s {
         0..120 => format!("{s}s"),
@@ -313,6 +318,7 @@ fn aligned(rows: &[Vec<String>]) -> String {
         let mut line = String::new();
         for (text, width) in row.iter().zip(&widths) {
             line.push_str(text);
+            // Cannot underflow: the width is the longest text of the column.
             line.extend(std::iter::repeat_n(' ', width + 3 - text.chars().count()));
         }
         out.push_str(&sanitize(line.trim_end()));

@@ -140,6 +140,7 @@ pub(super) fn read(matches: &ArgMatches) -> Result<StoreCommand, UsageError> {
     };
     let mut values = Values::default();
     for flag in FLAGS {
+        // `Err`: this subcommand does not have the flag.
         let Ok(Some(given)) = matches.try_get_many::<String>(flag.name) else {
             continue;
         };

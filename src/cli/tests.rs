@@ -214,7 +214,7 @@ fn etcd_servers_select_the_etcd_backend() {
 }
 
 #[test]
-fn store_commands_have_an_action_and_a_place() {
+fn store_commands_parse_their_action_and_location() {
     use super::store::StoreAction;
     let store = |args: &[&str]| match read(&[&["store"][..], args].concat()) {
         Ok(Command::Store(command)) => Ok(*command),
@@ -350,7 +350,7 @@ fn help_and_version_are_printed() {
 }
 
 #[test]
-fn nothing_lands_in_the_working_directory_where_flags_say_where_things_are() {
+fn location_flags_keep_files_out_of_the_working_directory() {
     let dir = |flags: &[&str]| serve(flags).complete().unwrap().storage.data_dir;
     for (flags, expected) in [
         (&[][..], "./torana-data"),

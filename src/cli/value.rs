@@ -53,6 +53,8 @@ impl Values {
     /// These values, and those of `lower` for flags that are not given here.
     pub(super) fn over(mut self, lower: Self) -> Self {
         for (name, texts) in lower.given {
+            // A list of the command line replaces that of the file as a whole; merging could never remove an
+            // item.
             if let Entry::Vacant(free) = self.given.entry(name) {
                 free.insert(texts);
                 if let Some(place) = lower.places.get(name) {
@@ -68,13 +70,14 @@ impl Values {
         self.places.insert(name, place);
     }
 
-    /// All texts that were given for a flag.
+    /// All values given for a flag, unparsed, in order.
     pub(super) fn texts(&self, name: &str) -> Option<&[String]> {
         self.given.get(name).map(Vec::as_slice)
     }
 
     /// Adds to an error where the flags that it names were set, if in a file.
     pub(super) fn locate(&self, error: UsageError) -> UsageError {
+        // Whole words: `--etcd-prefix` must not match an error about `--etcd-prefixes`.
         let is_name = |c: char| c.is_ascii_alphanumeric() || c == '-';
         let named: BTreeSet<&str> = error.0.split(|c| !is_name(c)).collect();
         let places = self
@@ -123,7 +126,7 @@ impl Values {
         Some(self.last(name)).filter(|text| !text.is_empty())
     }
 
-    /// The value as shown by `/flagz`: the default if not given, and all items of a list.
+    /// The value as formatted for `/flagz`: the default if not given, and all items of a list.
     pub(crate) fn shown(&self, name: &str) -> String {
         match flags::find(name).map(|f| f.value_type) {
             Some(ValueType::List | ValueType::Array) => format!("[{}]", self.list(name).join(",")),
@@ -161,6 +164,7 @@ impl Values {
     /// The value is not a duration, or it is negative (upstream's message).
     pub(crate) fn duration(&self, name: &str) -> Result<Duration, UsageError> {
         let value = self.last(name);
+        // The parser has no sign; `-0s` is a valid zero in Go.
         if value.starts_with('-') && parse_duration(&value[1..]).is_ok_and(|d| !d.is_zero()) {
             return Err(UsageError(format!("--{name} can not be negative value")));
         }
@@ -194,6 +198,7 @@ impl Values {
             ValueType::List | ValueType::Array => given.iter().all(|value| value == flag.default),
             ValueType::Bool => parse_bool(last) == parse_bool(flag.default),
             ValueType::Duration => parse_duration(last) == parse_duration(flag.default),
+            // Numerically: `0` and `0.0` are the same default.
             ValueType::Int | ValueType::Float => last.parse::<f64>() == flag.default.parse::<f64>(),
             ValueType::Text => last == flag.default,
         }

@@ -1,7 +1,7 @@
 //! Single requests to configured https URLs, such as identity providers and webhooks. Entry points:
 //! [`Fetcher::get`] and [`Fetcher::post`].
 //!
-//! What a failure means to the caller is decided here; the requests are `http`'s.
+//! Failures are classified here as transient or permanent; sending is left to `http`.
 
 use super::http::{HttpClient, HttpError, Limits};
 use super::kubeconfig::ClientConfig;
@@ -76,11 +76,13 @@ impl Fetcher {
     /// The certificates cannot be used.
     pub(crate) fn try_new(ca_pem: Option<&[u8]>, timeout: Duration) -> Result<Self, FetchError> {
         let config = ClientConfig {
+            // A client without a server of its own: each request names its URL.
             server: String::new(),
             ca_pem: ca_pem.map(<[u8]>::to_vec),
             tls_server_name: None,
             client_identity: None,
             token: None,
+            token_file: None,
         };
         Self::with(&config, timeout)
     }
@@ -132,7 +134,7 @@ impl Fetcher {
     async fn request(&self, method: Method, url: &str, body: Bytes) -> Result<Bytes, FetchError> {
         let uri: Uri = url.parse().map_err(|e| permanent(format!("{url}: {e}")))?;
         if uri.scheme() != Some(&Scheme::HTTPS) {
-            return Err(permanent(format!("{url}: no https URL")));
+            return Err(permanent(format!("{url}: not an https URL")));
         }
         let host = uri.authority().map_or_else(String::new, ToString::to_string);
         let response = self.http.send(method.clone(), uri, "application/json", body).await;
@@ -149,6 +151,7 @@ impl Fetcher {
         if status.is_success() {
             return Ok(response.into_body());
         }
+        // Shortened: it ends up in logs, and may be an HTML page.
         let shown = String::from_utf8_lossy(&response.body()[..response.body().len().min(256)]);
         Err(FetchError {
             what: format!("{url}: {status}: {}", shown.trim()),

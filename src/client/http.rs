@@ -5,9 +5,10 @@
 //! Proxies use [`crate::proxy::backend`] or the aggregator's transport instead: their bodies are streams, and
 //! their connections are upgraded, watched and counted.
 
+use super::bearer::BearerToken;
 use super::kubeconfig::{ClientConfig, CredentialsError};
 use bytes::Bytes;
-use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
 use http::{Method, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
@@ -63,7 +64,7 @@ pub(super) fn root_cause<'a>(error: &'a (dyn Error + 'static)) -> &'a (dyn Error
 /// A client with one set of trust anchors and credentials.
 pub(super) struct HttpClient {
     pool: legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
-    authorization: Option<HeaderValue>,
+    authorization: Option<BearerToken>,
     limits: Limits,
 }
 
@@ -86,9 +87,11 @@ impl HttpClient {
         limits: Limits,
     ) -> Self {
         let mut tcp = HttpConnector::new();
+        // The connector would otherwise refuse the https URLs that TLS is added for.
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
         tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
+        // Credentials must not be sent in the clear, whatever the URL is.
         let https = HttpsConnectorBuilder::new().with_tls_config(tls).https_only();
         let https = match server_name {
             Some(name) => https.with_server_name_resolver(FixedServerNameResolver::new(name)),
@@ -102,6 +105,7 @@ impl HttpClient {
             .pool_max_idle_per_host(MAX_IDLE)
             // As Go writes them; simple servers compare them so.
             .http1_title_case_headers(true)
+            // client-go's defaults (`HTTP2_READ_IDLE_TIMEOUT_SECONDS`, `HTTP2_PING_TIMEOUT_SECONDS`).
             .http2_keep_alive_interval(Duration::from_secs(30))
             .http2_keep_alive_timeout(Duration::from_secs(15))
             .build(connector);
@@ -149,6 +153,7 @@ impl HttpClient {
     pub(super) async fn receive(&self, response: Response<Incoming>) -> Result<Response<Bytes>, HttpError> {
         let (head, body) = response.into_parts();
         let body = Limited::new(body, self.limits.max_response).collect().await;
+        // With the status: the metrics count it even if the body fails.
         let body = body.map_err(|e| HttpError::Body(head.status, e))?;
         Ok(Response::from_parts(head, body.to_bytes()))
     }
@@ -166,7 +171,7 @@ impl HttpClient {
             request = request.header(CONTENT_TYPE, content_type);
         }
         if let Some(authorization) = &self.authorization {
-            request = request.header(AUTHORIZATION, authorization.clone());
+            request = request.header(AUTHORIZATION, authorization.header().await);
         }
         let request = request.body(Full::new(body))?;
         self.pool.request(request).await.map_err(HttpError::Transport)

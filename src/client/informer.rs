@@ -33,7 +33,7 @@ pub(crate) struct Change<'a, T> {
     pub new: Option<&'a Arc<T>>,
 }
 
-type Subscriber<T> = Box<dyn Fn(&Change<'_, T>) + Send + Sync>;
+type Subscriber<T> = Arc<dyn Fn(&Change<'_, T>) + Send + Sync>;
 type Items<T> = OrdMap<Arc<str>, Arc<T>>;
 
 /// Read access to the objects. Clones share them.
@@ -136,19 +136,18 @@ impl<T: Send + Sync + 'static> Informer<T> {
     }
 
     fn advance_to(&self, revision: Revision) {
+        // Pairs with the load in `has_reached`: whoever sees the revision sees the snapshot, and what
+        // subscribers did.
         self.0.applied_revision.fetch_max(revision.0, Ordering::Release);
         self.0.moved.notify_waiters();
     }
 
     /// Calls `f` for each change, once the snapshot contains it. `f` runs in the informer's task (for large
     /// objects on the blocking pool, one change at a time) and must not block; typically it adds keys to a
-    /// work queue. Earlier changes are not reported.
+    /// work queue. Earlier changes are not reported; the snapshot after the call contains them. May be called
+    /// from `f`.
     pub(crate) fn subscribe(&self, f: impl Fn(&Change<'_, T>) + Send + Sync + 'static) {
-        let mut all = self.0.subscribers.lock();
-        match Arc::get_mut(&mut all) {
-            Some(all) => all.push(Box::new(f)),
-            None => tracing::error!("an informer was subscribed to from inside a notification"),
-        }
+        Arc::make_mut(&mut self.0.subscribers.lock()).push(Arc::new(f));
     }
 
     /// Removes the objects that a complete list does not contain: they were deleted while the watch was
@@ -166,8 +165,10 @@ impl<T: Send + Sync + 'static> Informer<T> {
             Some(n) => items.insert(key.into(), n.clone()),
             None => items.remove(key),
         };
+        // Before the notifications: a subscriber that queues the key must find the new object.
         self.0.items.store(Arc::new(items));
-        let subscribers = self.0.subscribers.lock();
+        // Cloned out, because a subscriber may subscribe another.
+        let subscribers = self.0.subscribers.lock().clone();
         for s in subscribers.iter() {
             s(&Change {
                 key,
@@ -193,6 +194,8 @@ impl<T: Send + Sync + 'static> InformerHandle<T> {
             if let Err(e) = self.follow().await {
                 tracing::debug!("informer watch failed: {e}");
             }
+            // Also after a watch that ended without an error, so that a store which ends each at once is not
+            // flooded.
             tokio::time::sleep(RETRY).await;
         }
     }
@@ -220,6 +223,7 @@ impl<T: Send + Sync + 'static> InformerHandle<T> {
                 single: false,
                 predicate: Predicate::default(),
                 since: None,
+                // An informer must not begin with a state older than what the store has acknowledged.
                 initial: Some(MinRevision::Latest),
                 bookmarks: true,
                 until: None,
@@ -236,6 +240,7 @@ impl<T: Send + Sync + 'static> InformerHandle<T> {
                     }
                 }
                 WatchItem::Change(_, event) => {
+                    // Created while the list is sent: not in the list, but not gone either.
                     if let (Some(seen), false) = (&mut seen, event.deleted) {
                         seen.insert(event.entry.key.clone());
                     }
@@ -243,6 +248,8 @@ impl<T: Send + Sync + 'static> InformerHandle<T> {
                     let before = event.previous.as_ref().map_or(0, |e| e.json.len());
                     self.process(&event.entry, event.entry.json.len().max(before), event.deleted)
                         .await;
+                    // Until the initial list is complete, a revision says nothing about objects that are not
+                    // listed yet.
                     if seen.is_none() {
                         self.informer.advance_to(event.entry.revision);
                     }
@@ -275,5 +282,34 @@ async fn blocking(work: impl FnOnce() + Send + 'static) {
         && let Ok(panic) = e.try_into_panic()
     {
         std::panic::resume_unwind(panic);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicUsize;
+
+    #[test]
+    fn a_subscriber_may_subscribe_another() {
+        let informer: Informer<u8> = Informer(Arc::new(Inner {
+            items: ArcSwap::default(),
+            subscribers: Mutex::default(),
+            synced: Signal::new("informer synced"),
+            applied_revision: AtomicU64::new(0),
+            moved: Notify::new(),
+        }));
+        let told = Arc::new(AtomicUsize::new(0));
+        let (count, shared) = (told.clone(), informer.clone());
+        informer.subscribe(move |_| {
+            let count = count.clone();
+            shared.subscribe(move |_| {
+                count.fetch_add(1, Ordering::Relaxed);
+            });
+        });
+        informer.apply("a", Some(Arc::new(1)));
+        assert_eq!(told.load(Ordering::Relaxed), 0, "not of the change under way");
+        informer.apply("a", None);
+        assert_eq!(told.load(Ordering::Relaxed), 1);
     }
 }

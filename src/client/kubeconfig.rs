@@ -2,10 +2,10 @@
 //! Exec plugins and auth providers are rejected with an error. Entry point:
 //! [`ClientConfig::from_kubeconfig`].
 
+use super::bearer::BearerToken;
 use crate::apimachinery::Value;
 use crate::apimachinery::codec::{InFile, yaml};
 use base64::Engine;
-use http::HeaderValue;
 use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -26,14 +26,34 @@ pub struct ClientConfig {
     pub client_identity: Option<(Vec<u8>, Vec<u8>)>,
     /// Bearer token.
     pub token: Option<String>,
+    /// File with a newer token, which is read again once a minute.
+    pub token_file: Option<PathBuf>,
 }
 
 /// The credentials of a user of a kubeconfig.
 pub(super) struct UserCredentials {
     /// Client certificate chain and private key, in PEM.
     pub client_identity: Option<(Vec<u8>, Vec<u8>)>,
-    /// Bearer token.
+    /// Bearer token; with a file, the one in it.
     pub token: Option<String>,
+    /// File with a newer token.
+    pub token_file: Option<PathBuf>,
+}
+
+impl UserCredentials {
+    /// The token to present.
+    ///
+    /// # Errors
+    /// The token contains bytes that are not allowed in a header.
+    pub(super) fn bearer(&self) -> Result<Option<BearerToken>, http::header::InvalidHeaderValue> {
+        bearer(self.token.as_deref(), self.token_file.as_deref())
+    }
+}
+
+fn bearer(token: Option<&str>, file: Option<&Path>) -> Result<Option<BearerToken>, http::header::InvalidHeaderValue> {
+    token
+        .map(|token| BearerToken::try_new(token, file.map(Path::to_owned)))
+        .transpose()
 }
 
 /// An invalid kubeconfig. `Display` names the file and the entry.
@@ -166,17 +186,12 @@ impl ClientConfig {
         }
     }
 
-    /// The `Authorization` header for the token, marked as sensitive.
+    /// The token to present.
     ///
     /// # Errors
     /// The token contains bytes that are not allowed in a header.
-    pub(super) fn authorization(&self) -> Result<Option<HeaderValue>, CredentialsError> {
-        let Some(token) = &self.token else {
-            return Ok(None);
-        };
-        let mut value = HeaderValue::from_str(&format!("Bearer {token}"))?;
-        value.set_sensitive(true);
-        Ok(Some(value))
+    pub(super) fn authorization(&self) -> Result<Option<BearerToken>, CredentialsError> {
+        Ok(bearer(self.token.as_deref(), self.token_file.as_deref())?)
     }
 
     /// Reads the current context of a kubeconfig file.
@@ -204,7 +219,9 @@ impl ClientConfig {
             name => named(doc, "users", name, "user")?,
         };
         let user = user_credentials(user, base).map_err(Invalid::User)?;
+        // Paths are appended with a slash of their own.
         let server = cluster.str_at(&["server"]).trim_end_matches('/').to_owned();
+        // A token or client certificate must not be sent in the clear, so plain http is not accepted.
         if !server.starts_with("https://") {
             return Err(Invalid::Server(server));
         }
@@ -218,12 +235,15 @@ impl ClientConfig {
             tls_server_name,
             client_identity: user.client_identity,
             token: user.token,
+            token_file: user.token_file,
         })
     }
 }
 
 /// The credentials of a user; relative paths are below `base`.
 pub(super) fn user_credentials(user: &Value, base: &Path) -> Result<UserCredentials, InvalidUser> {
+    // Exec plugins and auth providers run code that the file chooses; upstream has no basic authentication
+    // any more.
     for unsupported in ["exec", "auth-provider", "username"] {
         if !user.get(unsupported).is_null() {
             return Err(InvalidUser::Unsupported(unsupported));
@@ -236,18 +256,24 @@ pub(super) fn user_credentials(user: &Value, base: &Path) -> Result<UserCredenti
         (None, None) => None,
         _ => return Err(InvalidUser::Incomplete),
     };
-    let token = match (user.get("token").as_str(), user.get("tokenFile").as_str()) {
+    let token_file = user.get("tokenFile").as_str().map(|file| base.join(file));
+    // As upstream: with both, the file wins if it can be read when the token is used.
+    let token = match (user.get("token").as_str(), &token_file) {
         (Some(t), _) => Some(t.to_owned()),
-        (None, Some(file)) => {
-            let file = base.join(file);
-            match std::fs::read_to_string(&file) {
-                Ok(text) => Some(text.trim().to_owned()),
-                Err(source) => return Err(InvalidUser::TokenFile { file, source }),
+        (None, Some(file)) => match std::fs::read_to_string(file) {
+            Ok(text) => Some(text.trim().to_owned()),
+            Err(source) => {
+                let file = file.clone();
+                return Err(InvalidUser::TokenFile { file, source });
             }
-        }
+        },
         (None, None) => None,
     };
-    Ok(UserCredentials { client_identity, token })
+    Ok(UserCredentials {
+        client_identity,
+        token,
+        token_file,
+    })
 }
 
 fn named<'a>(doc: &'a Value, list: &'static str, name: &str, member: &str) -> Result<&'a Value, Invalid> {
@@ -304,6 +330,15 @@ mod tests {
             ("https://127.0.0.1:6443", Some(&b"A"[..]), Some("t"))
         );
         assert!(!format!("{c:?}").contains("\"t\""));
+    }
+
+    #[test]
+    fn a_token_file_is_read_and_remembered() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("t"), "secret\n").unwrap();
+        let c = ClientConfig::from_document(&doc(json!({"tokenFile": "t"})), dir.path()).unwrap();
+        assert_eq!(c.token.as_deref(), Some("secret"));
+        assert_eq!(c.token_file, Some(dir.path().join("t")));
     }
 
     #[test]

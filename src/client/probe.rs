@@ -15,7 +15,7 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 /// Upper limit on the size of a response.
 const MAX_RESPONSE: usize = 10 << 10;
 
-/// Why a component does not count as healthy. The texts are those of Go's client and of upstream's prober.
+/// Why a component does not count as healthy. Messages as Go's client and upstream's prober word them.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ProbeError {
     /// There was no response.
@@ -49,6 +49,8 @@ pub(crate) async fn https(address: SocketAddr, path: &str) -> Result<String, Pro
     let response = client.send(Method::GET, uri, "", Bytes::new()).await;
     let response = response.map_err(|e| failed(&go_text(address, &e)))?;
     match response.status() {
+        // A redirect counts as healthy and is not followed: upstream's prober reports it as a warning at
+        // most.
         status if status.is_success() || status.is_redirection() => {
             Ok(String::from_utf8_lossy(response.body()).into_owned())
         }

@@ -82,7 +82,7 @@ impl Client {
         };
         let uri: Uri = config.server.parse().map_err(|e| ClientError::Config(format!("{e}")))?;
         if uri.host().is_none() {
-            return Err(ClientError::Config("the server URL names no host".to_owned()));
+            return Err(ClientError::Config("the server URL has no host".to_owned()));
         }
         Ok(Self {
             base: config.server.clone(),
@@ -121,6 +121,7 @@ impl Client {
         let response = self.http.send(method, self.uri(path)?, content_type, body).await;
         let response = response.map_err(|e| self.lost(path, &e))?;
         let (status, bytes) = (response.status(), response.into_body());
+        // What is not JSON becomes the message, since proxies and load balancers answer with text or HTML.
         let value = json::decode(&bytes).unwrap_or_else(
             |_| crate::json!({"message": String::from_utf8_lossy(&bytes[..bytes.len().min(1024)]).trim()}),
         );
@@ -176,6 +177,7 @@ impl Client {
     pub async fn watch(&self, path: &str) -> Result<Events, ClientError> {
         let response = self.http.open(self.uri(path)?).await;
         let response = response.map_err(|e| self.lost(path, &e))?;
+        // Received within the limits of an ordinary request, unlike the events of a watch.
         if !response.status().is_success() {
             let refusal = self.http.receive(response).await.map_err(|e| self.lost(path, &e))?;
             let status = json::decode(refusal.body()).unwrap_or_default();
@@ -203,8 +205,10 @@ impl Events {
         loop {
             if let Some(end) = self.pending.iter().position(|b| *b == b'\n') {
                 let line = self.pending.split_to(end + 1);
+                // A line that is not JSON ends the watch like a broken connection: the caller lists again.
                 return json::decode(&line).ok();
             }
+            // A line without an end must not grow for ever.
             if self.pending.len() > MAX_RESPONSE {
                 return None;
             }

@@ -19,7 +19,7 @@ pub(crate) enum Retry {
     After(Duration),
 }
 
-/// An error that says whether a retry may help.
+/// An error that is classified by whether a retry may help.
 pub(crate) trait Retryable {
     /// See [`Retry`].
     fn retry(&self) -> Retry;
@@ -42,6 +42,7 @@ where
             Ok(value) => return Ok(value),
             Err(error) => error,
         };
+        // Drawn even if the server asks for a delay of its own, so that later ones have grown.
         let own = delays.next_delay();
         match error.retry() {
             Retry::No => return Err(error),

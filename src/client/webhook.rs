@@ -5,10 +5,10 @@
 //! Entry points: [`Webhooks::connect`], once per configuration, then [`Webhook::post`]. The contents of
 //! reviews and what a failure means are left to the caller.
 //!
-//! A webhook harms only those who need it: each has connections of its own ([`Limits`] bounds calls, waiting
-//! callers and the size of responses), few large responses are in memory at the same time (`response`), one
-//! that has stopped answering fails at once (`circuit`), and redirects are not followed. Connections, and the
-//! choice among the endpoints of a Service, are those of [`crate::proxy::transport`].
+//! A slow webhook affects only its own callers: each has connections of its own ([`Limits`] bounds calls,
+//! waiting callers and the size of responses), few large responses are in memory at the same time
+//! (`response`), one that has stopped answering fails at once (`circuit`), and redirects are not followed.
+//! Connections, and the choice among the endpoints of a Service, are those of [`crate::proxy::transport`].
 
 mod answer;
 mod circuit;
@@ -30,6 +30,7 @@ pub(crate) use identities::Identities;
 pub use review_version::ReviewVersion;
 pub(crate) use shared::SharedWebhooks;
 
+use super::bearer::BearerToken;
 use crate::apimachinery::value::Value;
 use crate::proxy::outbound::Outbound;
 use crate::proxy::tls::{self, TlsBuilder, TlsInputs};
@@ -79,18 +80,18 @@ pub(crate) struct Webhooks {
 /// Bounds on the use of one webhook.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// Most calls at the same time.
+    /// Maximum number of calls at the same time.
     pub calls: usize,
-    /// Most callers that wait for others to finish; more fail at once.
+    /// Maximum number of callers that wait for others to finish; more fail at once.
     pub waiting: usize,
 }
 
 pub(crate) struct Call {
-    /// The review.
+    /// The review, as JSON.
     pub body: Bytes,
     /// Time for everything: waiting for other calls, connecting, and the response.
     pub timeout: Duration,
-    /// Most bytes of the response.
+    /// Maximum size of the response, in bytes.
     pub max_response: usize,
 }
 
@@ -98,7 +99,9 @@ pub(crate) struct Call {
 pub(crate) struct Webhook {
     target: Target,
     url: String,
+    /// Those of each call, without the credentials.
     headers: HeaderMap,
+    token: Option<Arc<BearerToken>>,
     services: Arc<dyn ResolveService>,
     transport: Transport,
     limits: Limits,
@@ -139,6 +142,7 @@ impl Webhooks {
     /// If the CA bundle cannot be used.
     pub(crate) fn connect(&self, config: &WebhookConfig, limits: Limits) -> Result<Webhook, tls::Error> {
         let identity = self.identities.of(&config.target.host_and_port());
+        // A `clientConfig` has no option that skips verification.
         let tls = self.tls.build(&TlsInputs {
             insecure: false,
             ca_bundle: config.ca_bundle.clone().into(),
@@ -147,15 +151,14 @@ impl Webhooks {
         })?;
         let mut headers = HeaderMap::new();
         headers.insert(header::USER_AGENT, USER_AGENT);
+        // Without the credentials: a probe only asks whether the address answers.
         let probe = ProbeRequest {
             headers: headers.clone(),
             ..ProbeRequest::default()
         };
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(header::ACCEPT, HeaderValue::from_static("application/json, */*"));
-        if let Some(authorization) = identity.and_then(|i| i.authorization.clone()) {
-            headers.insert(header::AUTHORIZATION, authorization);
-        }
+        // Upstream's client sends the host of the URL or Service, whichever address it connects to.
         let transport = Transport::new(tls, self.outbound.clone(), self.tasks.clone())
             .with_host_name(&config.target.authority())
             .with_probe(probe);
@@ -163,6 +166,7 @@ impl Webhooks {
             url: config.target.url(),
             target: config.target.clone(),
             headers,
+            token: identity.and_then(|i| i.token.clone()),
             services: self.services.clone(),
             transport,
             limits,
@@ -186,12 +190,15 @@ impl Webhook {
     pub(crate) async fn post(&self, call: Call) -> Result<Bytes, CallError> {
         let seconds = call.timeout.as_secs_f64().ceil();
         let url = format!("{}?timeout={seconds}s", self.url);
+        // Covers calls and waiting callers together. Beyond it, failing now is better than a timeout later.
         let _admitted = self.admitted.try_acquire().map_err(|_| CallError::Busy(url.clone()))?;
         let deadline = Instant::now() + call.timeout;
         let turn = tokio::time::timeout_at(deadline, self.calls.acquire()).await;
         let _turn = turn
             .map_err(|_| CallError::Timeout(url.clone()))?
             .expect("the semaphore is never closed");
+        // After the wait, during which the circuit may have opened; and waiting does not count as a slow
+        // failure.
         let probe = self.circuit.enter(call.timeout)?;
         let began = Instant::now();
         let called = self.attempts(&url, &call, deadline).await;
@@ -201,6 +208,8 @@ impl Webhook {
 
     /// The load of the webhook, and the state of each address that was called, for status pages.
     pub(crate) fn status(&self) -> Value {
+        // The two semaphores are read one after the other, so the difference could be negative without `min`
+        // below.
         let admitted = self.limits.calls + self.limits.waiting - self.admitted.available_permits();
         let in_call = (self.limits.calls - self.calls.available_permits()).min(admitted);
         let endpoints = self.transport.endpoints();
@@ -267,6 +276,7 @@ impl Webhook {
         let first = self.transport.choose(&addresses);
         let attempt = self.exchange(url, call, (&*addresses, &**first));
         let received = tokio::time::timeout_at(deadline, attempt).await;
+        // The exchange was dropped, so it cannot report the failure itself.
         if received.is_err() {
             self.transport.record_timeout(first, "context deadline exceeded");
         }
@@ -276,12 +286,22 @@ impl Webhook {
     async fn attempt_here(&self, url: &str, call: &Call) -> Result<Received, CallError> {
         let server = self.services.own_server();
         let server = server.ok_or_else(|| failed(url, ResolveError::Starting))?;
-        let request = own_server::request(self.path(url)?, self.headers.clone(), call.body.clone());
+        let request = own_server::request(self.path(url)?, self.headers().await, call.body.clone());
         Received::read(server.handle(request).await, url, call.max_response, &self.responses).await
+    }
+
+    /// The headers of a call.
+    async fn headers(&self) -> HeaderMap {
+        let mut headers = self.headers.clone();
+        if let Some(token) = &self.token {
+            headers.insert(header::AUTHORIZATION, token.header().await);
+        }
+        headers
     }
 
     /// The URL with its query, without scheme and authority.
     fn path(&self, url: &str) -> Result<PathAndQuery, CallError> {
+        // `url` is `self.url` with a query, and `self.url` ends with the path.
         let target = url.get(self.url.len() - self.target.path().len()..).unwrap_or("/");
         PathAndQuery::try_from(target).map_err(|e| failed(url, e))
     }
@@ -295,7 +315,7 @@ impl Webhook {
         let out = Outgoing {
             method: Method::POST,
             target: self.path(url)?,
-            headers: self.headers.clone(),
+            headers: self.headers().await,
             body: Body::full(call.body.clone()),
         };
         let sent = self.transport.send_among(addresses, first, out).await;

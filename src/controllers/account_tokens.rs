@@ -49,8 +49,8 @@ impl fmt::Display for Item {
     }
 }
 
-/// The Secrets of each ServiceAccount, by its key. The sets are shared with readers, which may need them longer
-/// than the lock.
+/// The Secrets of each ServiceAccount, by its key. The sets are persistent, so a reader clones one under the lock
+/// and walks it without.
 type ByAccount = Mutex<HashMap<Str, OrdSet<Str>>>;
 
 fn account_key(key: &str, token: &AccountToken) -> Option<Str> {
@@ -72,6 +72,7 @@ fn index(by_account: &ByAccount, change: &Change<'_, Secret>) {
             !secrets.is_empty()
         });
         if !left {
+            // Only accounts with token Secrets have an entry; the subscriber below relies on that.
             all.remove(&account);
         }
     }
@@ -80,7 +81,7 @@ fn index(by_account: &ByAccount, change: &Change<'_, Secret>) {
     }
 }
 
-/// Keeps the Secrets.
+/// State that the workers share.
 struct Tokens {
     secrets: Arc<dyn Storage>,
     accounts: Arc<dyn Storage>,
@@ -99,6 +100,7 @@ pub(crate) fn start(term: &Term) {
     let (changed, indexed) = (queue.clone(), by_account.clone());
     let known = term.inform(("", "secrets"), Secret::from_entry, |secrets| {
         secrets.subscribe(move |change: &Change<'_, Secret>| {
+            // Before the queue: a worker that looks the account up must find the Secret.
             index(&indexed, change);
             let token = change.new.or(change.old).and_then(|secret| secret.account());
             if let Some(token) = token.cloned() {
@@ -181,6 +183,7 @@ impl Tokens {
             return Ok(());
         };
         let account = format!("{namespace}/{}", token.account);
+        // The latest state, not the cache's: a cache that lags behind would delete Secrets of a new account.
         let live = self.accounts.get(&account, MinRevision::Latest).await?;
         let uid = token.uid.clone();
         let account = sized::read(live.clone(), move |entry| claimed(entry, &token))
@@ -190,6 +193,7 @@ impl Tokens {
         let (ca, own) = (self.ca.as_ref().map(|ca| ca.current().pem.clone()), uid.clone());
         let secret = sized::read(secret, move |entry| {
             let secret = entry.decode();
+            // A recreated Secret has an item of its own in the queue.
             (secret.uid() == own).then(|| incomplete(&secret, ca.as_ref(), entry.json.len()))
         });
         let secret = secret.await?.flatten();
@@ -199,12 +203,14 @@ impl Tokens {
             (None, Some(account)) => self.drop_reference(namespace, &account, live, name).await,
             (Some(_), None) => {
                 let options = json!({"apiVersion": "meta.k8s.io/v1", "kind": "DeleteOptions",
+                    // Another Secret may have taken the name since it was read.
                     "preconditions": {"uid": (uid.as_str())}});
                 ignoring(self.api.delete(path, &options).await)
             }
             (Some(None), Some(_)) => Ok(()),
             (Some(Some(secret)), Some(account)) => {
                 let token = match secret.lacks_token {
+                    // Only if needed: a signature costs a millisecond of a core with RSA.
                     true => Some(self.sign(namespace, name, account.clone()).await?),
                     false => None,
                 };
@@ -213,6 +219,7 @@ impl Tokens {
                     if let Some(token) = token {
                         filled.set(&["data", "token"], STANDARD.encode(token));
                     }
+                    // The name as the account has it, and the UID, which the Secret may lack.
                     filled.set(&["metadata", "annotations", ACCOUNT], account.name);
                     filled.set(&["metadata", "annotations", ACCOUNT_UID], account.uid);
                     encode(&filled)
@@ -224,6 +231,7 @@ impl Tokens {
 
     async fn sign(&self, namespace: &str, name: &str, account: Claimed) -> Result<String, Failure> {
         let (issuer, namespace, name) = (self.issuer.clone(), namespace.to_owned(), name.to_owned());
+        // RSA signatures are too slow for a reactor.
         let signed = off_thread(0, move || issuer.issue_legacy(&namespace, &account, &name)).await;
         let signed = signed.ok_or_else(|| Failure::unreadable("the gateway is shutting down"))?;
         signed.map_err(Failure::unreadable)
@@ -245,6 +253,7 @@ impl Tokens {
             return Ok(());
         };
         let path = Path::core(namespace, "serviceaccounts").name(&account.name);
+        // Carries the resourceVersion that was read, so a concurrent change of the list is not lost.
         found(self.api.replace(path, account_left).await).map(drop)
     }
 }
@@ -299,6 +308,7 @@ fn data<'a>(secret: &'a Value, key: &str) -> &'a str {
 fn missing(secret: &Value, ca: Option<&Bytes>) -> Option<Value> {
     let ca = ca
         .map(|pem| STANDARD.encode(pem))
+        // Renewed CAs replace old ones. Without a known CA, whatever is stored stays.
         .filter(|ca| *ca != data(secret, "ca.crt"));
     if ca.is_none() && !data(secret, "namespace").is_empty() && !data(secret, "token").is_empty() {
         return None;

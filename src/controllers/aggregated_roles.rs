@@ -24,7 +24,7 @@ const GROUP: &str = "rbac.authorization.k8s.io";
 struct Role {
     labels: Value,
     rules: Vec<Value>,
-    /// The selectors of the roles whose rules it has; `None` without an aggregation rule.
+    /// Selectors of the roles whose rules are aggregated into this one; `None` without an aggregation rule.
     aggregates: Option<Vec<LabelSelector>>,
 }
 
@@ -66,6 +66,7 @@ pub(crate) fn start(term: &Term) {
     term.process(QUEUE, &queue, 1, move |name: Str| {
         let (api, roles) = (api.clone(), roles.clone());
         async move {
+            // A partial list would yield a patch that removes rules, and with them permissions.
             roles.synced().wait().await;
             let of = name.clone();
             // All rules of thousands of roles may be selected.
@@ -74,6 +75,8 @@ pub(crate) fn start(term: &Term) {
                 return Ok::<_, Failure>(());
             };
             let path = Path::of(GROUP, "v1", "", "clusterroles").name(&name);
+            // By server-side apply, as upstream: the manager owns the whole list, so rules that are no longer
+            // selected are removed.
             let path = format!("{path}?fieldManager=clusterrole-aggregation-controller&force=true");
             api.patch(path, APPLY, patch).await
         }
@@ -84,6 +87,7 @@ pub(crate) fn start(term: &Term) {
 fn patch(name: &str, all: &OrdMap<Arc<str>, Arc<Role>>) -> Option<Bytes> {
     let role = all.get(name).filter(|r| r.aggregates.is_some())?;
     let rules = aggregated(name, role, all.iter());
+    // Also ends the loop: the patch below causes a change of this role.
     if rules == role.rules {
         return None;
     }
@@ -105,10 +109,12 @@ impl Aggregated {
                 Some(role) => drop(roles.insert(change.key.into(), role.clone())),
                 None => drop(roles.remove(change.key)),
             }
+            // Persistent, so the copy is cheap; matching selectors below then needs no lock.
             roles.clone()
         };
         let sides = || [change.old, change.new].into_iter().flatten();
         for (name, role) in &all {
+            // Both sides: a role that is no longer selected takes its rules out.
             if **name == *change.key || sides().any(|s| role.selects(&s.labels)) {
                 add(name);
             }
@@ -169,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn only_aggregated_roles_are_asked_about_a_change() {
+    fn a_change_visits_only_aggregated_roles() {
         let aggregated = Aggregated::default();
         let selectors = || Some(json!([{"matchLabels": {"to": "a"}}]));
         let concerned = |key: &str, new: Option<Arc<Role>>| {

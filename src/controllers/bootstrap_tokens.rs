@@ -1,6 +1,6 @@
 //! Bootstrap tokens (`pkg/controller/bootstrap`): deletes those that have expired, and signs the ConfigMap
-//! `cluster-info` with the others, so that a node that knows a token can trust what it says about the
-//! cluster.
+//! `cluster-info` with the others, so that a joining node can verify the ConfigMap with its token before it
+//! trusts the CA in it.
 
 use super::expiry::{self, Loop};
 use super::loopback::{Failure, Path, encode, found};
@@ -12,6 +12,7 @@ use crate::storage::MinRevision;
 use crate::tasks::off_thread;
 use std::ops::Bound;
 
+// One key for all changes: the queue merges them into one pass over all tokens.
 const SIGNER: &str = "bootstrap_signer_queue";
 const INFO: &str = "kube-public/cluster-info";
 const SIGNATURE: &str = "jws-kubeconfig-";
@@ -56,12 +57,14 @@ pub(crate) fn start_signer(term: &Term) {
     term.process(SIGNER, &queue, 1, move |key: Str| {
         let (api, tokens, maps) = (api.clone(), tokens.clone(), maps.clone());
         async move {
+            // A partial list of tokens would remove valid signatures.
             tokens.synced().wait().await;
+            // The cache suffices: `replace` fails on a stale resourceVersion, and the change brings the key back.
             let live = maps.get(&key, MinRevision::Any).await.ok().flatten();
             let Some(entry) = live else {
                 return Ok::<_, Failure>(());
             };
-            // The text is signed with each token.
+            // Off the reactor, because the kubeconfig is signed once per token.
             let signed = off_thread(entry.json.len(), move || {
                 signed(entry.decode(), &tokens).map(|map| encode(&map))
             });
@@ -78,8 +81,10 @@ pub(crate) fn start_signer(term: &Term) {
 fn signed(mut map: Value, tokens: &Informer<Secret>) -> Option<Value> {
     let text = map.at(&["data", "kubeconfig"]).as_str()?.to_owned();
     let mut data = map.get("data").as_object()?.clone();
+    // Built anew, so that signatures of expired and deleted tokens disappear.
     data.retain(|key, _| !key.starts_with(SIGNATURE));
     let all = tokens.snapshot();
+    // A range of the sorted keys, so that other Secrets of the cluster are not visited.
     let named = all.range::<_, str>((Bound::Included(BOOTSTRAP_TOKENS), Bound::Unbounded));
     let named = named.take_while(|(key, _)| key.starts_with(BOOTSTRAP_TOKENS));
     for token in named.filter_map(|(_, secret)| secret.bootstrap()) {

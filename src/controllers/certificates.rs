@@ -1,7 +1,7 @@
 //! Certificate signing requests for the signers that Kubernetes defines (`pkg/controller/certificates`):
 //! approves requests of kubelets for their own certificates, signs approved requests, and deletes old ones.
 //!
-//! `rules` says what a signer accepts, `cleaner` how long a request is kept.
+//! `rules` checks requests for a signer, `signing` has the CAs, `cleaner` decides how long a request is kept.
 
 mod cleaner;
 mod rules;
@@ -54,6 +54,7 @@ impl State {
         let (approved, denied) = (has("Approved"), has("Denied"));
         Self {
             undecided: !issued && !approved && !denied,
+            // A denial wins over an approval (upstream's `IsCertificateRequestApproved`).
             unsigned: !issued && approved && !denied && !conditions::holds(request, "Failed"),
         }
     }
@@ -64,7 +65,7 @@ struct Request {
     object: Value,
     size: usize,
     usages: Vec<Str>,
-    /// `spec.request`, and what the signer has against it.
+    /// The parsed `spec.request`, and the result of the signer's checks.
     parsed: Result<(CertificateRequest, Result<(), rules::Refused>), Failure>,
 }
 
@@ -129,6 +130,7 @@ fn process<F>(
     term.process(QUEUE, &queue, 1, move |name: Str| {
         let (api, storage, work) = (api.clone(), storage.clone(), work.clone());
         async move {
+            // The latest state: approval may have been followed by a denial that the cache has not seen.
             let live = storage.get(&name, MinRevision::Latest).await?;
             let read = move |entry: &Entry| wanted(&State::from_entry(entry)).then(|| Request::from_entry(entry));
             match sized::read(live, read).await?.flatten() {
@@ -163,6 +165,7 @@ async fn approve(api: Loopback, request: Request) -> Result<(), Failure> {
     if request.str_at(&["spec", "signerName"]) != rules::KUBELET_CLIENT || checked.is_err() {
         return Ok(());
     }
+    // A renewal: the node already authenticates with the name that it asks for.
     let own = request.str_at(&["spec", "username"]) == wanted.subject.common_name();
     let own = own.then_some((
         "selfnodeclient",
@@ -183,7 +186,7 @@ async fn approve(api: Loopback, request: Request) -> Result<(), Failure> {
         let changed = Request::changed(request, size, |request| add_condition(request, approved)).await?;
         return found(api.replace(path(&name).subresource("approval"), changed).await).map(drop);
     }
-    // The permission may be given later.
+    // An error, so that the request is retried with backoff: the permission may be granted later.
     Err(Failure::unreadable(format!(
         "recognized csr {:?} as [{}] but subject access review was not approved",
         request.name(),
@@ -198,6 +201,7 @@ async fn may(api: &Loopback, request: &Value, subresource: &str) -> Result<bool,
         "subresource": subresource});
     let mut review = json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
         "spec": {"resourceAttributes": (attributes)}});
+    // The user as the registry recorded it at creation; clients cannot set these fields themselves.
     for (from, to) in [
         ("username", "user"),
         ("uid", "uid"),
@@ -217,9 +221,7 @@ async fn may(api: &Loopback, request: &Value, subresource: &str) -> Result<bool,
 pub(crate) fn start_signer(term: &Term) {
     let config = term.signing.clone();
     if config.clients.is_none() {
-        tracing::warn!(
-            "no certificates of clients are signed: the CA's key is not known; set --cluster-signing-cert-file"
-        );
+        tracing::warn!("client certificates are not signed: the CA's key is unknown; set --cluster-signing-cert-file");
     }
     process(
         term,
@@ -231,6 +233,7 @@ pub(crate) fn start_signer(term: &Term) {
 async fn sign(config: Arc<SigningConfig>, api: Loopback, request: Request) -> Result<(), Failure> {
     let signer = Str::from(request.object.str_at(&["spec", "signerName"]));
     let Some((ca, key)) = config.of(&signer).cloned() else {
+        // Custom signers have their own controllers.
         return Ok(());
     };
     let (wanted, checked) = request.parsed?;
@@ -239,6 +242,7 @@ async fn sign(config: Arc<SigningConfig>, api: Loopback, request: Request) -> Re
     let now = OffsetDateTime::now_utc();
     let changed = if let Err(why) = checked {
         let at = time::format(now);
+        // Recorded, not retried: the request is immutable, so the checks would fail again.
         let failed = json!({"type": "Failed", "status": "True", "reason": "SignerValidationFailure",
             "message": (why.to_string()), "lastUpdateTime": (at)});
         Request::changed(request, size, |request| add_condition(request, failed)).await?

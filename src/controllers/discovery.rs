@@ -1,5 +1,5 @@
-//! The resources that the gateway serves, built-in, custom and aggregated, read from its own aggregated
-//! discovery.
+//! The resources that the gateway serves, built-in, custom and aggregated. [`discover`] reads them from the
+//! gateway's own aggregated discovery: two requests, however many groups there are.
 
 use super::loopback::{Failure, Loopback};
 use crate::apimachinery::value::{Str, Value};
@@ -39,7 +39,7 @@ pub(crate) struct Discovered {
 }
 
 impl Discovered {
-    /// client-go's text for group versions whose discovery failed (`discovery.ErrGroupDiscoveryFailed`).
+    /// The message of client-go's `discovery.ErrGroupDiscoveryFailed`, which ends up in namespace conditions.
     pub(crate) fn failure(&self) -> Option<String> {
         if self.stale.is_empty() {
             return None;
@@ -65,6 +65,7 @@ impl Discovered {
             for version in group.get("versions").items() {
                 let of = version.str_at(&["version"]);
                 if version.str_at(&["freshness"]) == "Stale" {
+                    // Its resources below are the last known ones; the caller decides whether they suffice.
                     self.stale.push(match name {
                         "" => of.to_owned(),
                         name => format!("{name}/{of}"),
@@ -72,6 +73,7 @@ impl Discovered {
                 }
                 for resource in version.get("resources").items() {
                     let plural = resource.str_at(&["resource"]);
+                    // Versions are listed in order of preference.
                     if !seen.insert(plural) {
                         continue;
                     }

@@ -35,7 +35,8 @@ const HOLDER: &str = "torana.dev/controllers";
 const DURATION: u32 = 15;
 /// Interval of renewals.
 const RENEW: Duration = Duration::from_secs(5);
-/// Time after the last renewal at which the loops stop, before another gateway could start them.
+/// Time after the last renewal at which the loops stop. Less than [`DURATION`], after which another gateway may
+/// start them.
 const RENEW_DEADLINE: Duration = Duration::from_secs(10);
 /// Delay before a failed read or write is repeated.
 const RETRY: Backoff = Backoff::doubling(Duration::from_millis(20), Duration::from_secs(2));
@@ -47,7 +48,7 @@ pub(crate) struct Election {
     identity: String,
     /// Whether other gateways serve the same store, so that the lease has to be renewed.
     contended: bool,
-    /// The state of the lease that was seen last, and when.
+    /// Revision of the lease that was last seen, and when it was first seen.
     seen: Option<(Revision, Instant)>,
 }
 
@@ -80,10 +81,12 @@ fn held(live: Option<&Value>, identity: &str, now: OffsetDateTime) -> Value {
     let now = time::format_micro(now);
     if !renewed {
         let transitions = lease.at(&["spec", "leaseTransitions"]).as_i64().unwrap_or(0);
+        // Creating the lease is not a transition, as in client-go.
         let transitions = transitions + i64::from(live.is_some());
         lease.set(&["spec", "leaseTransitions"], transitions);
         lease.set(&["spec", "acquireTime"], now.as_str());
     }
+    // A manager whose lease has expired: an empty holder lets the next manager take over at once.
     lease.unset(&["spec", "holderIdentity"]);
     lease.set(&["spec", "leaseDurationSeconds"], i64::from(DURATION));
     lease.set(&["spec", "renewTime"], now);
@@ -109,12 +112,10 @@ impl Election {
     pub(crate) async fn elected(&mut self) -> Leadership {
         let mut delays = RETRY.delays();
         loop {
+            // From before the write, as in `renew`.
+            let renewed = Instant::now();
             match self.acquire().await {
-                Ok(None) => {
-                    return Leadership {
-                        renewed: Instant::now(),
-                    };
-                }
+                Ok(None) => return Leadership { renewed },
                 Ok(Some((revision, expiry))) => {
                     delays.reset();
                     // Either leads to another look at the lease.
@@ -138,43 +139,54 @@ impl Election {
     pub(crate) async fn lost(&mut self, leadership: &mut Leadership) {
         let mut delays = RETRY.delays();
         loop {
-            let read = self.read().await;
-            let live = read.as_ref().map(|e| e.as_ref().map(|e| e.decode()));
-            if let Ok(live) = &live {
-                let ours = live
-                    .as_ref()
-                    .is_some_and(|l| holder(l) == Holder::Gateway(&self.identity));
-                if !ours && live.as_ref().is_some_and(|l| holder(l) != Holder::Nobody) {
-                    return;
-                }
-                let due = !ours || (self.contended && leadership.renewed.elapsed() >= RENEW);
-                let renewed = match due {
-                    true => self
-                        .write(live.as_ref())
-                        .await
-                        .map(|()| leadership.renewed = Instant::now()),
-                    false => Ok(()),
-                };
-                if renewed.is_ok() {
+            let deadline = leadership.renewed + RENEW_DEADLINE;
+            let attempt = self.renew(leadership);
+            // A store that does not answer must not keep the loops running while another gateway takes over.
+            let done = match self.contended {
+                true => tokio::time::timeout_at(deadline, attempt).await,
+                false => Ok(attempt.await),
+            };
+            match done {
+                Ok(Ok(None)) => return,
+                Ok(Ok(Some(revision))) => {
                     delays.reset();
-                    let revision = match &read {
-                        Ok(Some(entry)) => entry.revision,
-                        _ => self.leases.revision(),
-                    };
                     // Either leads to another look at the lease.
                     tokio::select! {
                         () = self.changed(revision) => {}
-                        () = tokio::time::sleep(RENEW), if self.contended => {}
+                        () = tokio::time::sleep_until(leadership.renewed + RENEW), if self.contended => {}
                     }
-                    continue;
+                }
+                Ok(Err(_)) if !self.contended || Instant::now() < deadline => {
+                    tokio::time::sleep(delays.next_delay()).await;
+                }
+                Ok(Err(_)) | Err(_) => {
+                    tracing::warn!("the lease of the control loops could not be renewed");
+                    return;
                 }
             }
-            if self.contended && leadership.renewed.elapsed() >= RENEW_DEADLINE {
-                tracing::warn!("the lease of the control loops could not be renewed");
-                return;
-            }
-            tokio::time::sleep(delays.next_delay()).await;
         }
+    }
+
+    /// Looks at the lease, and renews it if that is due. Returns its revision before that; `None` if another process
+    /// runs the loops.
+    async fn renew(&self, leadership: &mut Leadership) -> Result<Option<Revision>, Failure> {
+        let entry = self.read().await?;
+        let live = entry.as_ref().map(|e| e.decode());
+        let ours = live
+            .as_ref()
+            .is_some_and(|l| holder(l) == Holder::Gateway(&self.identity));
+        // A lease without a holder, or none at all, is taken again below instead of stopping the loops.
+        if !ours && live.as_ref().is_some_and(|l| holder(l) != Holder::Nobody) {
+            return Ok(None);
+        }
+        // Without other gateways nobody waits for the lease to expire, and renewing it would write to the store all day.
+        if !ours || (self.contended && leadership.renewed.elapsed() >= RENEW) {
+            // From before the write: others count the lease's duration from when they see it.
+            let now = Instant::now();
+            self.write(live.as_ref()).await?;
+            leadership.renewed = now;
+        }
+        Ok(Some(entry.map_or_else(|| self.leases.revision(), |e| e.revision)))
     }
 
     /// Lets another gateway take over at once. Errors are ignored: the lease expires.
@@ -183,6 +195,7 @@ impl Election {
         let mut lease = entry.decode();
         if holder(&lease) == Holder::Gateway(&self.identity) {
             lease.unset(&["metadata", "annotations", HOLDER]);
+            // Conditional on the resourceVersion: a manager that took over meanwhile is not disturbed.
             let _ = self.api.replace(path().name(NAME), &lease).await;
         }
     }
@@ -200,6 +213,7 @@ impl Election {
             let seconds = lease.at(&["spec", "leaseDurationSeconds"]).as_i64();
             let seconds = seconds.and_then(|s| u64::try_from(s).ok()).unwrap_or(DURATION.into());
             let expiry = since + Duration::from_secs(seconds);
+            // Our own lease of an earlier run is free at once: waiting for it would delay the loops after a restart.
             let free = match holder(lease) {
                 Holder::Nobody => true,
                 Holder::Gateway(other) if other == self.identity => true,
@@ -239,6 +253,7 @@ impl Election {
                 }
             }
         }
+        // The watch failed: without a pause, the callers' loops would spin.
         tokio::time::sleep(RETRY.base).await;
     }
 }
@@ -250,6 +265,30 @@ fn path() -> Path<'static> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::aggregator::testing::MemoryStorage;
+    use crate::request::{Request, Response};
+    use async_trait::async_trait;
+
+    /// Never answers.
+    struct Hung;
+
+    #[async_trait]
+    impl Handler for Hung {
+        async fn handle(&self, _: Request) -> Response {
+            std::future::pending().await
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_gateway_whose_store_hangs_stops_its_loops_before_its_lease_expires() {
+        let leases = MemoryStorage::new();
+        leases.set(KEY, &held(None, "a", OffsetDateTime::UNIX_EPOCH));
+        let handler: Arc<dyn Handler> = Arc::new(Hung);
+        let mut election = Election::new(leases, &handler, "a".to_owned(), true);
+        let renewed = Instant::now();
+        election.lost(&mut Leadership { renewed }).await;
+        assert_eq!(renewed.elapsed().as_secs(), RENEW_DEADLINE.as_secs());
+    }
 
     #[test]
     fn a_gateway_leaves_the_lease_free_for_managers() {

@@ -15,6 +15,7 @@ use std::time::Duration;
 /// Events that are remembered in order to count repetitions, and for how long.
 const REMEMBERED: usize = 256;
 const REMEMBERED_FOR: Duration = Duration::from_secs(600);
+// The patch type with which client-go's recorder counts repetitions.
 const MERGE: &str = "application/strategic-merge-patch+json";
 
 /// The object that an event is about.
@@ -81,6 +82,7 @@ impl Recorder {
 
     async fn write(&self, object: &Reference<'_>, reason: &str, message: &str) -> Result<(), Failure> {
         let namespace = if object.namespace.is_empty() {
+            // Events of cluster-scoped objects are in `default`, as client-go's recorder.
             "default"
         } else {
             object.namespace
@@ -92,11 +94,13 @@ impl Recorder {
         let path = Path::core(namespace, "events");
         if let Some((name, count)) = self.recent.get(&key) {
             let patch = json!({"count": (count + 1), "lastTimestamp": (at.as_str())});
+            // Events expire after an hour: if the first one is gone, a new one is created.
             if self.api.patch(path.name(&name), MERGE, &patch).await.is_ok() {
                 self.recent.insert(key, (name, count + 1), REMEMBERED_FOR);
                 return Ok(());
             }
         }
+        // client-go's scheme: unique without a read.
         let name = Str::from(format!("{}.{:x}", object.name, now.unix_timestamp_nanos()));
         let event = json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": (name.as_str()), "namespace": namespace},
             "involvedObject": (object.to_value()), "reason": reason, "message": message, "type": "Warning", "count": 1,

@@ -1,5 +1,5 @@
-//! Deletes objects when their time has come. Upstream's loops for this list all objects at an interval; here
-//! each object is looked at once, when it expires.
+//! Deletes objects when they expire. Start at [`start`]; [`Expiring`] decides when. Upstream's loops list all
+//! objects at an interval; here each object has a timer in the work queue.
 
 use super::loopback::{Failure, Path, found};
 use super::term::Term;
@@ -24,7 +24,7 @@ pub(crate) struct Loop {
     pub group: &'static str,
     pub resource: &'static str,
     pub service_account: &'static str,
-    /// The propagation policy, which decides about dependents.
+    /// The propagation policy of the deletion: `Background`, `Foreground` or `Orphan`.
     pub policy: &'static str,
 }
 
@@ -40,6 +40,7 @@ pub(crate) fn start<T: Expiring>(term: &Term, of: Loop, parse: fn(&Entry) -> T) 
     let objects = term.inform((of.group, of.resource), parse, |objects| {
         objects.subscribe(move |change: &Change<'_, T>| {
             if let Some(at) = change.new.and_then(|object| object.expires()) {
+                // An earlier timer of the object stays and is harmless: the worker checks the time again.
                 changed.add_after(change.key.into(), until(at));
             }
         });
@@ -63,11 +64,12 @@ pub(crate) fn start<T: Expiring>(term: &Term, of: Loop, parse: fn(&Entry) -> T) 
                 }
             }
             let options = json!({"apiVersion": "meta.k8s.io/v1", "kind": "DeleteOptions", "propagationPolicy": (of.policy),
+                // The informer may lag behind: the name may belong to a new object already.
                 "preconditions": {"uid": (object.uid())}});
             let (namespace, name) = key.split_once('/').unwrap_or(("", &key));
             let path = Path::of(of.group, "v1", namespace, of.resource).name(name);
             match found(api.delete(path, &options).await) {
-                // Another object of that name.
+                // The precondition failed: another object has this name, with its own timer.
                 Err(e) if e.code == 409 => Ok(()),
                 other => other.map(drop),
             }

@@ -18,6 +18,7 @@ pub(crate) struct Failure {
 /// A read that failed.
 impl From<storage::Error> for Failure {
     fn from(e: storage::Error) -> Self {
+        // Debug format: these messages go to the log only.
         Self::unreadable(format!("{e:?}"))
     }
 }
@@ -43,6 +44,8 @@ impl Failure {
     /// The failure that a Status describes.
     pub(super) fn of(code: u16, status: &Value) -> Self {
         let causes = status.at(&["details", "causes"]).items().iter();
+        // Upstream's `HasStatusCause` looks at the causes: a create in a terminating namespace has the reason
+        // Forbidden and the cause NamespaceTerminating.
         let reasons = [status].into_iter().chain(causes).map(|v| v.str_at(&["reason"]));
         Self {
             code,

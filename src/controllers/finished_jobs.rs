@@ -32,9 +32,11 @@ impl Job {
     }
 
     fn from_value(job: &Value) -> Self {
+        // Suspended jobs and jobs that are still counting their pods have other conditions.
         let ended = ["Complete", "Failed"].iter().find(|kind| conditions::holds(job, kind));
         let at = ended.and_then(|kind| conditions::find(job, kind));
         let at = at.and_then(|c| time::parse(c.str_at(&["lastTransitionTime"])).ok());
+        // Mutable: users may set or extend it after the job has finished.
         let seconds = job.at(&["spec", "ttlSecondsAfterFinished"]).as_i64();
         let expires = match (at, seconds, job.is_being_deleted()) {
             (Some(at), Some(seconds), false) => at.checked_add(::time::Duration::seconds(seconds)),

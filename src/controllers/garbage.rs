@@ -154,6 +154,7 @@ impl Collector {
         keep: impl FnMut(&OwnerReference) -> Option<OwnerReference> + Send + 'static,
     ) -> Result<bool, Error> {
         let object = node.object.clone();
+        // `kept` is compared before encoding: most examinations change nothing.
         let patch = sized::compute(object.owners.len() * REFERENCE, move || {
             let kept: Vec<OwnerReference> = object.owners.iter().filter_map(keep).collect();
             if *kept == *object.owners {
@@ -165,6 +166,8 @@ impl Collector {
             };
             let version = object.revision.0.to_string();
             let patch =
+                // The UID makes the server refuse the patch for another object of the name, as upstream's
+                // `generateDeleteOwnerRefStrategicMergeBytes`.
                 json!({"metadata": {"uid": (&*object.uid), "resourceVersion": version, "ownerReferences": (owners)}});
             Some(encode(&patch))
         });
@@ -177,6 +180,7 @@ impl Collector {
     async fn patch(&self, node: &Node<Arc<Resource>>, patch: Bytes) -> Result<(), Error> {
         let path = node.resource.path(&node.key);
         match found(self.api.patch(path, MERGE_PATCH, patch).await) {
+            // An error of its own, so that the item is retried with the node as the informer will report it.
             Err(e) if e.code == 409 => Err(Error::Changed),
             other => Ok(other.map(drop)?),
         }
@@ -184,6 +188,7 @@ impl Collector {
 
     /// Removes a finalizer of the collector.
     async fn remove_finalizer(&self, node: &Node<Arc<Resource>>, finalizer: &'static str) -> Result<(), Error> {
+        // A merge patch replaces the whole list, so it is computed from the live object and bound to its version.
         let patch = self.live(node, move |live| {
             let all = live.at(&["metadata", "finalizers"]).items();
             let left: Vec<Value> = all.iter().filter(|f| f.as_str() != Some(finalizer)).cloned().collect();

@@ -83,6 +83,7 @@ impl fmt::Display for Path<'_> {
             "" => write!(f, "/api/{}", self.version)?,
             group => write!(f, "/apis/{group}/{}", self.version)?,
         }
+        // The storage key of a Namespace has no namespace, but some callers set one.
         if !self.namespace.is_empty() && (self.resource, self.name) != ("namespaces", self.namespace) {
             write!(f, "/namespaces/{}", self.namespace)?;
         }
@@ -179,12 +180,12 @@ impl Loopback {
         self.accept(path, JSON).await
     }
 
-    /// Reads it in the media type that `accept` names.
+    /// Reads a document in the media type `accept`.
     pub(crate) async fn accept(&self, path: impl fmt::Display, accept: &str) -> Result<Value, Failure> {
         self.extract(path, accept, |object| object).await
     }
 
-    /// Reads what `extract` takes from it, off the reactor if it is large.
+    /// Reads a document and returns the result of `extract`, which runs off the reactor if the document is large.
     pub(crate) async fn extract<T: Send + 'static>(
         &self,
         path: impl fmt::Display,
@@ -200,7 +201,7 @@ impl Loopback {
         done(self.post(collection, object).await?).await
     }
 
-    /// The same; returns the answer.
+    /// Creates an object and returns the response, for virtual resources such as reviews.
     pub(crate) async fn ask(&self, collection: Path<'_>, object: impl Into<Payload<'_>>) -> Result<Value, Failure> {
         read(self.post(collection, object).await?, |answer| answer).await
     }
@@ -284,6 +285,7 @@ impl Loopback {
                 Payload::Small(value) => encode(value),
                 Payload::Encoded(bytes) => bytes,
                 Payload::Owned(value) => {
+                    // Counting stops at the limit, so a huge value is not walked on the reactor.
                     let size = if value.is_larger_than(LARGE) { LARGE } else { 0 };
                     sized::compute(size, move || encode(&value)).await?
                 }
@@ -291,7 +293,9 @@ impl Loopback {
             *request.body_mut() = Body::full(bytes);
         }
         let context = RequestContext::of_mut(&mut request);
+        // Trusted by the authentication filter. It is not a header, so that no client can send it.
         context.in_process = Some(self.user.clone());
+        // Audit records the source address; these requests have no connection.
         context.remote = Some(RemoteAddr(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))));
         Ok(self.handler.handle(request).await)
     }
@@ -301,6 +305,7 @@ impl Loopback {
 async fn done(response: Response) -> Result<(), Failure> {
     match response.status().is_success() {
         true => Ok(()),
+        // A failure's Status is small and explains itself.
         false => read(response, drop).await,
     }
 }
@@ -310,14 +315,17 @@ async fn read<T: Send + 'static>(
     extract: impl FnOnce(Value) -> T + Send + 'static,
 ) -> Result<T, Failure> {
     let status = response.status();
+    // Bounded: an aggregated API server may answer with anything.
     let bytes = response.into_body().collect(MAX_RESPONSE).await;
     let bytes = bytes.map_err(|e| Failure::unreadable(format!("{e:?}")))?;
+    // The size decides where the decoding runs; `extract` runs there, too, with the whole document.
     let size = bytes.len();
     if !status.is_success() {
         let code = status.as_u16();
         let failed = move || Failure::of(code, &json::decode(&bytes).unwrap_or_default());
         let mut failure = sized::compute(size, failed).await?;
         if failure.message.is_empty() {
+            // Bodies that are not a Status, for example of an aggregated server.
             failure.message = status.to_string();
         }
         return Err(failure);

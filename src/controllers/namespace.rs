@@ -27,7 +27,8 @@ const QUEUE: &str = "namespace";
 const WORKERS: usize = 10;
 /// The finalizer in `spec.finalizers` that this loop removes.
 const FINALIZER: &str = "kubernetes";
-/// Time for other gateways to see that a namespace terminates, and to refuse creates in it; upstream's.
+/// Time for other gateways to see that a namespace terminates, and to refuse creates in it
+/// (`namespaceDeletionGracePeriod` of `namespace_controller.go`).
 const SEEN_BY_OTHERS: Duration = Duration::from_secs(5);
 /// Delays before content that is held by finalizers is looked at again. The maximum is upstream's estimate.
 const RECHECK: Backoff = Backoff::doubling(Duration::from_millis(20), Duration::from_secs(60));
@@ -87,6 +88,7 @@ pub(crate) fn start(term: &Term) {
 fn retry(queue: &WorkQueue<Str>, name: Str, pending: Pending) -> Result<(), Pending> {
     match pending {
         Pending::Content(estimate) => {
+            // Upstream waits half of the estimate plus a second; here that is only the upper bound.
             let longest = estimate / 2 + Duration::from_secs(1);
             queue.add_failed(name, |failures| RECHECK.delay(failures).min(longest));
             Ok(())
@@ -100,9 +102,11 @@ async fn delete(api: &Loopback, name: &str) -> Result<(), Pending> {
     let Some(mut namespace) = found(api.get(path).await)? else {
         return Ok(());
     };
+    // With empty finalizers the server has only to remove it; the queue may lag behind.
     if !namespace.is_being_deleted() || namespace.at(&["spec", "finalizers"]).items().is_empty() {
         return Ok(());
     }
+    // Written only if it differs: each write wakes this loop again.
     let before = namespace.get("status").clone();
     namespace.set(&["status", "phase"], "Terminating");
     let progress = clear(api, &namespace).await;
@@ -114,6 +118,7 @@ async fn delete(api: &Loopback, name: &str) -> Result<(), Pending> {
         }
     }
     match progress {
+        // Failures first: after one, `estimate` may be zero although content is left.
         Progress { failures, .. } if !failures.is_empty() => Err(Pending::Failed(failures)),
         Progress { estimate, .. } if !estimate.is_zero() => Err(Pending::Content(estimate)),
         _ => finalize(api, path, namespace).await.map_err(Pending::from),
@@ -132,16 +137,20 @@ async fn clear(api: &Loopback, namespace: &Value) -> Progress {
         }
     };
     if let Some(text) = served.failure() {
+        // Kept as a failure, so the namespace stays: objects of the missing groups may exist. The others are
+        // deleted nevertheless.
         progress.failures.push(Failure::unreadable(&text));
         progress.discovery = Some((served.stale.len(), text));
     }
     let deletable = served.resources.iter().filter(|r| r.namespaced && r.has("delete"));
     let (pods, others): (Vec<_>, Vec<_>) = deletable.partition(|r| r.group.is_empty() && r.resource == "pods");
+    // Pods first, as upstream: they may need Secrets, volumes and accounts of the namespace to shut down.
     content::delete_all(api, namespace, &pods, &mut progress).await;
     if progress.remaining.is_empty() {
         content::delete_all(api, namespace, &others, &mut progress).await;
     } else {
         // As upstream, whose conditions do not count the pods that everything else waits for.
+        // `estimate` stays, so the namespace is looked at again.
         progress.remaining.clear();
         progress.finalizers.clear();
     }
@@ -164,6 +173,7 @@ async fn finalize(api: &Loopback, path: Path<'_>, mut namespace: Value) -> Resul
         namespace.set(&["spec", "finalizers"], left);
         match found(api.replace(path.subresource("finalize"), namespace).await) {
             Err(e) if e.code == 409 => match found(api.get(path).await)? {
+                // Recomputed from the live object, so that concurrent changes of other finalizers are kept.
                 Some(live) if live.uid() == uid => namespace = live,
                 _ => return Ok(()),
             },

@@ -1,4 +1,5 @@
-//! [`Namespace`]: the parts of a namespace that the loops need.
+//! [`Namespace`]: the fields of a namespace that the loops react to. One informer of them is shared by all loops
+//! of a term ([`Term`](super::term::Term)).
 
 use crate::apimachinery::codec::json::projection::Mask;
 use crate::apimachinery::object::ObjectView as _;
@@ -6,7 +7,7 @@ use crate::apimachinery::value::Str;
 use crate::storage::Entry;
 use std::sync::LazyLock;
 
-/// The parts of a Namespace that loops react to.
+/// The informers' record of a Namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Namespace {
     pub name: Str,

@@ -15,6 +15,7 @@ use crate::tasks::{Signal, TaskGroup, off_thread};
 use arc_swap::ArcSwap;
 use std::collections::HashMap;
 use std::sync::Arc;
+use tokio::sync::watch;
 
 /// Names of a resource.
 #[derive(Debug, PartialEq, Eq)]
@@ -110,13 +111,20 @@ impl Objects {
     /// Waits until everything that was written before has been reported.
     pub(crate) async fn catch_up(&self) {
         for of in self.all() {
-            of.objects.catch_up(&*of.storage).await;
+            // A kind whose definition is deleted meanwhile never catches up. Biased, because it may have done so before.
+            tokio::select! {
+                biased;
+                () = of.stop.wait() => {}
+                () = of.objects.catch_up(&*of.storage) => {}
+            }
         }
     }
 
     /// Follows the objects in `tasks`, if anybody observes them.
     pub(crate) fn follow(self: &Arc<Self>, lookup: &StoreLookup, tasks: &TaskGroup) {
+        // Taken: the list is fixed from here on, so changes are reported without a lock.
         let observers = std::mem::take(&mut *self.observers.lock());
+        // Informers of all objects cost memory, so they run only if a loop needs them.
         if observers.is_empty() {
             return;
         }
@@ -170,6 +178,31 @@ fn report_gone(of: &Followed, observers: &[Observer]) {
     }
 }
 
+/// Waits until all kinds have synced. Returns false if the definitions change before: a kind whose definition is gone
+/// never syncs.
+async fn all_synced(kinds: &[Signal], changes: Option<&mut watch::Receiver<()>>) -> bool {
+    let synced = async {
+        // Those that have synced in an earlier round return at once.
+        for kind in kinds {
+            kind.wait().await;
+        }
+    };
+    let changed = async {
+        if let Some(changes) = changes
+            && changes.changed().await.is_ok()
+        {
+            return;
+        }
+        std::future::pending().await
+    };
+    // Biased, so that changes which follow one another cannot hide that everything has synced.
+    tokio::select! {
+        biased;
+        () = synced => true,
+        () = changed => false,
+    }
+}
+
 /// Keeps the set of followed resources.
 struct Following {
     observers: Arc<[Observer]>,
@@ -184,12 +217,15 @@ impl Following {
         let mut changes = self.lookup.custom_kinds().map(|kinds| kinds.changes());
         loop {
             if let Some(changes) = &mut changes {
+                // Before the update: a change during it must wake the wait below.
                 changes.borrow_and_update();
             }
             self.update().await;
+            // Before waiting, so that `of_kind` finds new kinds while their objects are being read.
             objects.followed.store(Arc::new(self.followed.clone()));
-            for of in self.followed.values() {
-                of.objects.synced().wait().await;
+            let kinds: Vec<Signal> = self.followed.values().map(|of| of.objects.synced().clone()).collect();
+            if !all_synced(&kinds, changes.as_mut()).await {
+                continue;
             }
             objects.ready.fire();
             let Some(changes) = &mut changes else { return };
@@ -209,6 +245,7 @@ impl Following {
         });
         let (objects, handle) = Informer::new(of.storage.clone(), Tracked::from_entry);
         let (observers, names) = (self.observers.clone(), resource.clone());
+        // Before the informer runs, so the observers see every object.
         objects.subscribe(move |change: &Change<'_, Tracked>| observers.iter().for_each(|f| f(&names, change)));
         let stop = Signal::new("followed resource");
         let stopped = stop.clone();
@@ -221,6 +258,7 @@ impl Following {
                 () = handle.run() => {}
             }
         });
+        // By kind, because owner references name kinds and not resources.
         let key = (resource.group.clone(), resource.kind.clone());
         let followed = Followed {
             resource,
@@ -249,6 +287,7 @@ impl Following {
         self.followed.retain(|(group, kind), of| {
             let same = by_kind.get(&(group, kind)).is_some_and(|s| is_same(of, s));
             if of.custom && !same {
+                // First, so that its informer reports nothing after `report_gone`.
                 of.stop.fire();
                 gone.push(of.clone());
                 return false;
@@ -266,5 +305,41 @@ impl Following {
                 self.add(of, true);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::controlplane::reviews::NoStorage;
+    use futures_util::FutureExt as _;
+
+    #[test]
+    fn a_kind_that_never_syncs_holds_up_no_change_of_the_definitions() {
+        let kinds = [Signal::new("builtin"), Signal::new("custom")];
+        let (definitions, mut changes) = watch::channel(());
+        let mut settled = || all_synced(&kinds, Some(&mut changes)).now_or_never();
+        kinds[0].fire();
+        assert_eq!(settled(), None);
+        definitions.send_replace(());
+        assert_eq!(settled(), Some(false));
+        kinds[1].fire();
+        assert_eq!(settled(), Some(true));
+        assert_eq!(all_synced(&[], None).now_or_never(), Some(true));
+    }
+
+    #[test]
+    fn a_kind_whose_definition_is_gone_is_not_waited_for() {
+        let resource = Resource {
+            group: "g".into(),
+            version: "v1".into(),
+            plural: "gadgets".into(),
+            kind: "Gadget".into(),
+            namespaced: true,
+        };
+        let objects = Objects::unread(resource, Arc::new(NoStorage));
+        assert_eq!(objects.catch_up().now_or_never(), None);
+        objects.all()[0].stop.fire();
+        assert_eq!(objects.catch_up().now_or_never(), Some(()));
     }
 }

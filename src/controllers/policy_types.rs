@@ -1,7 +1,8 @@
 //! Type checking of ValidatingAdmissionPolicies (`pkg/controller/validatingadmissionpolicystatus`): compiles
 //! their expressions with the schemas of the kinds that they match, and writes the errors into their status.
 //!
-//! A policy is checked once in each generation. It works the same whatever is found.
+//! A policy is checked once per generation. The warnings do not affect its evaluation. `kinds` selects the kinds to
+//! check against, `schemas` reads their types.
 
 mod kinds;
 mod schemas;
@@ -45,6 +46,7 @@ impl Policy {
         let parts = entry.decode_parts(&PARTS);
         let number = |path: &[&str]| parts.at(path).as_i64().unwrap_or(0);
         Self {
+            // Missing numbers count as 0, so a policy without a status is unchecked.
             generation: number(&["metadata", "generation"]),
             observed: number(&["status", "observedGeneration"]),
             parts: Arc::new(parts),
@@ -100,7 +102,8 @@ async fn check(schemas: &Schemas, policy: &Arc<Value>) -> Result<Vec<Value>, Fai
     let params = kinds::of_params(policy);
     let wanted: Vec<Gvk> = kinds.iter().chain(&params).cloned().collect();
     let mut shapes = schemas.find(&wanted).await?;
-    // Parameters without a schema may be anything.
+    // Popped first, because `zip` below must pair kinds with their own shapes. Without a schema, parameters
+    // may be anything.
     let params = params.map(|_| shapes.pop().flatten().unwrap_or_default());
     let objects: Vec<(Gvk, Shape)> = kinds
         .into_iter()
@@ -124,6 +127,7 @@ fn warnings(policy: &Value, objects: &[(Gvk, Shape)], params: Option<&Shape>) ->
             let mut checker = TypeChecker::new(shape.schema(), params.map(Shape::schema));
             for v in spec.get("variables").items() {
                 checkpoint();
+                // In order: a variable may use those before it.
                 checker.declare(v.str_at(&["name"]), v.str_at(&["expression"]));
             }
             (kind, checker)
@@ -139,6 +143,7 @@ fn warnings(policy: &Value, objects: &[(Gvk, Shape)], params: Option<&Shape>) ->
             }
             let issues = checkers.iter().filter_map(|(kind, checker)| {
                 checkpoint();
+                // Upstream's format, including the newline at the end and the one that joins them.
                 Some(format!("{kind}: {}\n", checker.issues(expression)?))
             });
             let issues: Vec<String> = issues.collect();

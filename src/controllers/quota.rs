@@ -15,6 +15,8 @@ use crate::storage::{Entry, ListOptions, MinRevision};
 use crate::tasks::WorkQueue;
 use bytes::Bytes;
 use imbl::OrdMap;
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::ops::Bound;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -23,10 +25,10 @@ const QUEUE: &str = "resourcequota_primary";
 /// Interval at which a quota is recounted in any case: admission charges a write before it is stored, and
 /// a count in between misses it.
 const RESYNC: Duration = Duration::from_secs(300);
-/// What a quota costs at most, in its bytes: each of its limits is compared with each resource.
+/// Upper bound of the cost of a quota per byte of it: each of its limits is compared with each resource.
 const COMPARISONS: usize = 8;
 
-/// What an object that is counted without being read costs, in bytes of one that is read.
+/// Cost of an object that is counted without being decoded, in bytes of one that is decoded.
 const UNREAD: usize = 32;
 /// Quotas of a namespace that are queued before other tasks get their turn.
 const BATCH: usize = 64;
@@ -45,21 +47,52 @@ fn limits(entry: &Entry) -> Limits {
     entry.decode_parts(&PARTS)
 }
 
-/// Whether a Pod counts, and in which scope. Only a change of these changes its usage.
-fn pod_usage(entry: &Entry) -> [bool; 3] {
-    static PARTS: LazyLock<Mask> = LazyLock::new(|| {
-        Mask::of(&[
-            "metadata.deletionTimestamp",
-            "spec.activeDeadlineSeconds",
-            "status.phase",
-        ])
-    });
-    let pod = entry.decode_parts(&PARTS);
-    [
-        matches!(pod.str_at(&["status", "phase"]), "Succeeded" | "Failed"),
-        pod.is_being_deleted(),
-        pod.at(&["spec", "activeDeadlineSeconds"]).is_null(),
-    ]
+/// What of a Pod changes its usage.
+#[derive(Debug, PartialEq, Eq)]
+struct PodUsage {
+    ended: bool,
+    deleting: bool,
+    /// Its scope.
+    without_deadline: bool,
+    /// The resources in the statuses of its containers. A kubelet sets them when it has resized a container in place.
+    resources: Resources,
+}
+
+/// Hashes of resources by the name of the container, which is unique in a Pod. Hashes, because all Pods are remembered.
+type Resources = BTreeMap<Str, u64>;
+
+impl PodUsage {
+    fn from_entry(entry: &Entry) -> Self {
+        static PARTS: LazyLock<Mask> = LazyLock::new(|| {
+            Mask::of(&[
+                "metadata.deletionTimestamp",
+                "spec.activeDeadlineSeconds",
+                "status.{phase,containerStatuses,initContainerStatuses}",
+            ])
+        });
+        let pod = entry.decode_parts(&PARTS);
+        let statuses = ["containerStatuses", "initContainerStatuses"].map(|list| pod.at(&["status", list]));
+        let resources = statuses.iter().flat_map(|list| list.items()).map(|of| {
+            let mut hasher = DefaultHasher::new();
+            of.get("resources").hash(&mut hasher);
+            (of.str_at(&["name"]).into(), hasher.finish())
+        });
+        Self {
+            ended: matches!(pod.str_at(&["status", "phase"]), "Succeeded" | "Failed"),
+            deleting: pod.is_being_deleted(),
+            without_deadline: pod.at(&["spec", "activeDeadlineSeconds"]).is_null(),
+            resources: resources.collect(),
+        }
+    }
+
+    /// Whether a change of a Pod from `self` to `new` causes a recount.
+    fn changes_to(&self, new: &Self) -> bool {
+        let parts = |p: &Self| (p.ended, p.deleting, p.without_deadline);
+        // As upstream's `hasResourcesChanged`: the first status of a container is no change, or each start of a Pod
+        // would cause a recount.
+        let resized = |(name, was): (&Str, &u64)| new.resources.get(name).is_some_and(|is| is != was);
+        parts(self) != parts(new) || self.resources.iter().any(resized)
+    }
 }
 
 pub(crate) fn start(term: &Term) {
@@ -76,20 +109,23 @@ pub(crate) fn start(term: &Term) {
     let (known, added) = (quotas.clone(), queue.clone());
     term.objects().observe(move |resource, change| {
         // Updates of these change their usage; Pods are followed below.
+        // Projected metadata cannot show whether their usage changed, so each update causes a recount.
         let by_content = matches!(
             (resource.group.as_str(), resource.plural.as_str()),
             ("", "services" | "persistentvolumeclaims") | ("resource.k8s.io", "resourceclaims")
         );
+        // Creates are charged by admission; counting them here, too, would double the work of a burst.
         if change.new.is_none() || by_content && change.old.is_some() {
             concerned(&known, change.key, &added);
         }
     });
     let (known, added) = (quotas.clone(), queue.clone());
-    let pods = term.inform(("", "pods"), pod_usage, |pods| {
-        pods.subscribe(move |change: &Change<'_, [bool; 3]>| {
+    let pods = term.inform(("", "pods"), PodUsage::from_entry, |pods| {
+        pods.subscribe(move |change: &Change<'_, PodUsage>| {
             if let (Some(old), Some(new)) = (change.old, change.new)
-                && old != new
+                && old.changes_to(new)
             {
+                // Waiting Pods are updated all the time, hence the comparison of the projection.
                 concerned(&known, change.key, &added);
             }
         });
@@ -105,9 +141,12 @@ pub(crate) fn start(term: &Term) {
     term.process(QUEUE, &queue, 5, move |key: Str| {
         let (api, objects, later, quotas) = (api.clone(), objects.clone(), later.clone(), quotas.clone());
         async move {
+            // Before that the lists of custom kinds are incomplete, and a recount would lower the usage.
             objects.ready().wait().await;
+            // A namespace to expand; keys of quotas never end in a slash.
             if key.ends_with('/') {
                 expand(&quotas, &key, &later).await;
+            // A deleted quota drops out of the periodic recounts here.
             } else if recount(&api, &objects, &key).await? {
                 later.add_after(key, RESYNC);
             }
@@ -169,6 +208,7 @@ async fn recount(api: &Loopback, objects: &Objects, key: &str) -> Result<bool, F
         objects: Vec::with_capacity(selected.len()),
     };
     for (resource, of) in selected {
+        // The latest state: a stale count would undo charges of admission.
         let listed = of.storage.list(ListOptions::latest(namespace)).await?;
         counted.objects.push((resource, listed.entries));
         // Lists from the cache are ready at once.
@@ -213,6 +253,7 @@ impl Counted {
         let status = {
             let mut recount = Recount::new(&self.quota);
             for (resource, entries) in &self.objects {
+                // `counts` also registers the resource with zero usage, hence before the entries.
                 let reads = recount.counts(resource) && Recount::reads(resource);
                 for entry in entries {
                     match reads {
@@ -236,6 +277,27 @@ mod tests {
 
     fn entry(key: &str, object: &Value) -> Arc<Entry> {
         Arc::new(Draft::new(object, Vec::new()).into_entry(key, Revision(1)))
+    }
+
+    #[test]
+    fn a_resize_in_place_changes_the_usage_of_a_pod_and_its_start_does_not() {
+        let pod = |status: Value| PodUsage::from_entry(&entry("x/a", &json!({"metadata": {}, "status": (status)})));
+        let of = |name: &str, cpu: &str| json!({"name": name, "resources": {"requests": {"cpu": cpu}}});
+        let waiting = pod(json!({"phase": "Pending"}));
+        for list in ["containerStatuses", "initContainerStatuses"] {
+            let status = |statuses: Value| {
+                let mut status = json!({"phase": "Running"});
+                status.set(&[list], statuses);
+                pod(status)
+            };
+            let running = status(json!([(of("a", "2")), (of("b", "1"))]));
+            assert!(!waiting.changes_to(&running) && !running.changes_to(&waiting));
+            let reordered = status(json!([(of("b", "1")), (of("a", "2"))]));
+            assert!(!running.changes_to(&reordered));
+            let shrunk = status(json!([(of("a", "1")), (of("b", "1"))]));
+            assert!(running.changes_to(&shrunk));
+        }
+        assert!(waiting.changes_to(&pod(json!({"phase": "Failed"}))));
     }
 
     #[test]

@@ -20,12 +20,13 @@ const TEXT: &str = "Contains a CA bundle that can be used to verify the kube-api
 
 pub(crate) fn start(term: &Term) {
     let Some(ca) = &term.root_ca else {
-        tracing::warn!("no {NAME} is published: the CA of --tls-cert-file is not known; set --root-ca-file");
+        tracing::warn!("{NAME} is not published: the CA of --tls-cert-file is unknown; set --root-ca-file");
         return;
     };
     let queue = term.queue::<Str>(QUEUE);
     let added = queue.clone();
     term.namespaces().subscribe(move |change| {
+        // As upstream: new ones in any phase, changed ones only while they are active.
         if let Some(namespace) = change.new.filter(|n| change.old.is_none() || n.active) {
             added.add(namespace.name.clone());
         }
@@ -56,6 +57,7 @@ pub(crate) fn start(term: &Term) {
     term.process(QUEUE, &queue, 1, move |namespace: Str| {
         let (api, maps, ca, namespaces) = (api.clone(), maps.clone(), ca.clone(), namespaces.clone());
         async move {
+            // A deleted namespace takes the ConfigMap with it, whose deletion event comes here.
             if namespaces.get(&namespace).is_none() {
                 return Ok(());
             }
@@ -72,6 +74,7 @@ pub(crate) fn start(term: &Term) {
                 Some(None) => return Ok(()),
             };
             match found(written) {
+                // Somebody else was faster: their change brings the namespace back here if the content is wrong.
                 Err(e) if e.code == 409 || e.has_reason("NamespaceTerminating") => Ok(()),
                 other => other.map(drop),
             }

@@ -1,4 +1,5 @@
-//! [`Secret`]: the informers' record of a Secret. Only bootstrap tokens are stored with their content.
+//! [`Secret`]: the informers' record of a Secret. One informer serves all loops. Only bootstrap tokens are kept
+//! with their content; that of all other Secrets does not stay in memory decoded.
 
 mod account;
 mod bootstrap;

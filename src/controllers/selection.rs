@@ -32,7 +32,7 @@ pub(super) const NAMES: &[(&str, &str)] = &[
     ),
 ];
 
-/// The loops that `*` does not stand for, as upstream.
+/// The loops that `*` does not include, as upstream's `ControllersDisabledByDefault`.
 const OFF_BY_DEFAULT: [&str; 2] = ["bootstrap-signer-controller", "token-cleaner-controller"];
 
 /// The selected loops.
@@ -55,28 +55,27 @@ fn find(given: &str) -> Option<&'static str> {
 }
 
 impl Selection {
-    /// Parses the values of the flag. The order does not matter: a removed loop stays removed.
+    /// Parses the values of the flag. Of several values that name a loop the first one counts, as in upstream's
+    /// `IsControllerEnabled`; where `*` stands does not matter.
     ///
     /// # Errors
     /// The first unknown name.
     pub(crate) fn parse(values: &[String]) -> Result<Self, UnknownController> {
-        let (mut all, mut added, mut removed) = (false, Vec::new(), Vec::new());
+        let (mut all, mut named) = (false, Vec::new());
         for value in values.iter().map(|v| v.trim()).filter(|v| !v.is_empty()) {
+            // Without the sign, so that the message repeats the name to look up.
             let unknown = || UnknownController(value.trim_start_matches('-').to_owned());
             match value.strip_prefix('-') {
                 None if value == "*" => all = true,
-                None => added.push(find(value).ok_or_else(unknown)?),
-                Some(name) => removed.push(find(name).ok_or_else(unknown)?),
+                None => named.push((find(value).ok_or_else(unknown)?, true)),
+                Some(name) => named.push((find(name).ok_or_else(unknown)?, false)),
             }
         }
-        let names = NAMES.iter().map(|(name, _)| *name);
-        Ok(Self(
-            names
-                .filter(|name| {
-                    (all && !OFF_BY_DEFAULT.contains(name) || added.contains(name)) && !removed.contains(name)
-                })
-                .collect(),
-        ))
+        let is_on = |name: &&'static str| match named.iter().find(|(given, _)| given == name) {
+            Some((_, on)) => *on,
+            None => all && !OFF_BY_DEFAULT.contains(name),
+        };
+        Ok(Self(NAMES.iter().map(|(name, _)| *name).filter(is_on).collect()))
     }
 
     /// Whether no loop is selected.
@@ -103,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn names_add_and_remove_whatever_their_order() {
+    fn names_add_and_remove_and_the_first_one_counts() {
         assert!(parse("").unwrap().is_empty());
         let usual = NAMES.len() - OFF_BY_DEFAULT.len();
         assert_eq!(parse("*").unwrap().names().len(), usual);
@@ -112,6 +111,12 @@ mod tests {
         let others = parse("-namespace-controller,*").unwrap();
         assert_eq!(others, parse("*,-namespace-controller").unwrap());
         assert!(!others.contains("namespace-controller") && others.contains("serviceaccount-controller"));
+        // The former name is a mention, too.
+        assert_eq!(
+            parse("namespace,-namespace-controller").unwrap(),
+            parse("namespace").unwrap()
+        );
+        assert!(parse("-namespace-controller,namespace").unwrap().is_empty());
     }
 
     #[test]

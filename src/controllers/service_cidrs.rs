@@ -29,7 +29,7 @@ const IN_USE: &str =
 /// Time after the deletion in which allocators may still use the range.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// An address range: its first address and the length of the prefix.
+/// An address range: its first address, the length of the prefix, and whether it is IPv6.
 type Range = (u128, u8, bool);
 
 /// A ServiceCIDR.
@@ -56,8 +56,9 @@ fn bits(ip: IpAddr) -> (u128, bool) {
     }
 }
 
-/// Whether a range contains another, or an address as a range of its own.
+/// Whether a range contains another one. An address is a range with the longest prefix.
 fn contains(range: &Range, (address, length, ipv6): Range) -> bool {
+    // A shift by all 128 bits, of a range with the prefix /0, would overflow.
     let mask = u128::MAX.checked_shl(128 - u32::from(range.1)).unwrap_or(0);
     range.2 == ipv6 && range.1 <= length && (range.0 ^ address) & mask == 0
 }
@@ -112,6 +113,7 @@ pub(crate) fn start(term: &Term) {
             let Some(range) = change.new.or(change.old).and_then(|a| **a) else {
                 return;
             };
+            // Addresses only matter to ranges that wait for them; Services come and go all the time.
             let blocked = |(_, c): &(&Arc<str>, &Arc<Cidr>)| c.deleted.is_some() && c.contains(range);
             known
                 .snapshot()
@@ -127,6 +129,7 @@ pub(crate) fn start(term: &Term) {
         let (api, cidrs, addresses, later) = (api.clone(), cidrs.clone(), addresses.clone(), later.clone());
         async move {
             cidrs.synced().wait().await;
+            // Without all addresses a range in use would look free.
             addresses.synced().wait().await;
             let cidr = cidrs.get(&name);
             if cidr.as_ref().is_none_or(|c| c.deleted.is_none()) {
@@ -148,6 +151,7 @@ pub(crate) fn start(term: &Term) {
             if !free.ok_or_else(|| Failure::unreadable("the gateway is shutting down"))? {
                 return condition(&api, &name, &cidr, "False", "Terminating", IN_USE).await;
             }
+            // Free, but an allocator that has not seen the deletion may still hand out an address of it.
             match until(deleted + GRACE) {
                 Duration::ZERO => {
                     set_finalizers(&api, &name, &cidr, |all| all.retain(|f| f.as_str() != Some(FINALIZER))).await
@@ -170,6 +174,7 @@ fn is_free(name: &str, cidr: &Cidr, cidrs: &Informer<Cidr>, addresses: &Informer
         .map(|(_, c)| c)
         .collect();
     let elsewhere = |range: Range| others.iter().any(|c| c.contains(range));
+    // Saves walking all addresses.
     if cidr.ranges.iter().all(|r| elsewhere(*r)) {
         return true;
     }
@@ -187,6 +192,7 @@ async fn set_finalizers(
     let mut all = cidr.parts.at(&["metadata", "finalizers"]).items().to_vec();
     change(&mut all);
     let version = cidr.parts.resource_version();
+    // The list is replaced as a whole, so it must not be written over another client's change.
     let patch = json!({"metadata": {"finalizers": (all), "resourceVersion": version}});
     found(api.patch(path(name), MERGE_PATCH, &patch).await).map(drop)
 }

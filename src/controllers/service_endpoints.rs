@@ -52,7 +52,8 @@ const SERVICE_NAME: &str = "kubernetes.io/service-name";
 const HEADLESS: &str = "service.kubernetes.io/headless";
 const TRIGGER_TIME: &str = "endpoints.kubernetes.io/last-change-trigger-time";
 
-/// The parts of an EndpointSlice that the loops keep.
+/// The informers' record of an EndpointSlice: cached for all slices of the cluster, while the endpoints are read
+/// from the store when they are needed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct SliceLabels {
     service: Str,
@@ -98,6 +99,7 @@ impl OwnSlices {
             let ours = |s: &&Arc<SliceLabels>| s.manager == index.manager && !s.service.is_empty();
             let (old, new) = (change.old.filter(ours), change.new.filter(ours));
             let (old, new) = (old.map(|s| service(s)), new.map(|s| service(s)));
+            // Before the Service is queued, so that its worker finds the slice.
             index.moved(change.key, old.as_ref(), new.as_ref());
             [old, new].into_iter().flatten().for_each(&changed);
         });
@@ -119,6 +121,7 @@ impl OwnSlices {
 
     /// The slices of a Service. Includes everything that was written before.
     async fn of(&self, service: &str) -> Result<Vec<Arc<Entry>>, Failure> {
+        // A plan that does not see our own last write would create the same slices again.
         self.informer.catch_up(&*self.storage).await;
         // A shared set, so that the lock is not held for thousands of keys.
         let keys = self.keys.lock().get(service).cloned().unwrap_or_default();
@@ -171,6 +174,7 @@ fn controller_reference(kind: &str, name: &str, uid: &str) -> Value {
 fn name_prefix(service: &str) -> String {
     let prefix = format!("{service}-");
     match crate::apimachinery::validation::name_is_dns_subdomain(&prefix, true).is_empty() {
+        // Upstream checks the prefix as a name: with the dash it may be one character too long.
         true => prefix,
         false => service.to_owned(),
     }
@@ -186,6 +190,7 @@ async fn carry_out(
 ) -> Result<(), Failure> {
     let count = |operation| metrics.iter().for_each(|m| m.changed(operation));
     let path = Path::of(GROUP, "v1", namespace, "endpointslices");
+    // Creates first: a slice whose endpoints move elsewhere is deleted only once they are in their new one.
     for slice in writes.create.into_iter().filter(|_| !deleting) {
         match api.create(path, slice).await {
             Err(e) if e.has_reason("NamespaceTerminating") => return Ok(()),
@@ -277,6 +282,7 @@ impl Slices {
             Writes::from(plan)
         })
         .await?;
+        // Reported after the writes, as an error: the Service is retried until the Node is known.
         let missing = writes.missing.take();
         self.metrics.planned(&key, &service, &writes);
         let metrics = Some(&*self.metrics);

@@ -1,4 +1,5 @@
-//! Work on objects that clients wrote. One may have megabytes, so its size decides where the work runs.
+//! Runs work on objects that clients wrote. One may have megabytes, so the size decides whether the work runs in
+//! place or in the compute pool. Start at [`compute`].
 
 use super::failure::Failure;
 use crate::storage::Entry;
@@ -43,6 +44,7 @@ pub(crate) fn batches(entries: &[Arc<Entry>]) -> impl Iterator<Item = (usize, Ve
     std::iter::from_fn(move || {
         let mut bytes = 0;
         let count = rest.iter().take_while(|entry| {
+            // Checked before the entry is added: a batch has at least one entry, however large.
             let fits = bytes < BATCH;
             bytes += if fits { size(entry) } else { 0 };
             fits
@@ -53,6 +55,7 @@ pub(crate) fn batches(entries: &[Arc<Entry>]) -> impl Iterator<Item = (usize, Ve
     })
 }
 
+// Large enough that the pool's overhead does not matter, small enough that a batch takes some milliseconds.
 const BATCH: usize = 1 << 20;
 pub(crate) const SMALLEST: usize = 128;
 

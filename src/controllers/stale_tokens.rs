@@ -45,7 +45,7 @@ enum Verdict {
     Delete,
 }
 
-/// What a pass has read.
+/// The objects that a pass has read already, so that each account and namespace is read once.
 #[derive(Default)]
 struct Seen {
     /// By namespace, the names of the Secrets that its Pods use.
@@ -81,7 +81,7 @@ pub(crate) fn start(term: &Term) {
         cleaner.secrets.synced().wait().await;
         loop {
             if let Err(error) = cleaner.pass().await {
-                tracing::warn!(%error, "unused service account tokens were not looked at");
+                tracing::warn!(%error, "unused service account tokens were not checked");
             }
             tokio::time::sleep(INTERVAL).await;
         }
@@ -101,6 +101,7 @@ impl Cleaner {
         let now = OffsetDateTime::now_utc();
         // Uses of the first day may not all have been recorded.
         let limit = now - self.period;
+        // A token without a recorded use may have been used before uses were recorded.
         if limit < tracked + ::time::Duration::DAY {
             return Ok(());
         }
@@ -130,6 +131,7 @@ impl Cleaner {
         let (Some(secret), Some((namespace, name))) = (secret, key.split_once('/')) else {
             return Ok(());
         };
+        // The cheap check first: most tokens are in use.
         let verdict = verdict(&secret, limit);
         if verdict == Verdict::Keep || !self.is_generated(namespace, name, token, seen).await? {
             return Ok(());
@@ -146,6 +148,7 @@ impl Cleaner {
             }
             Verdict::Delete => {
                 let options = json!({"apiVersion": "meta.k8s.io/v1", "kind": "DeleteOptions",
+                    // A use in the meantime changes the label, and with it the version.
                     "preconditions": {"resourceVersion": (secret.resource_version())}});
                 self.api.delete(path, &options).await
             }
@@ -168,6 +171,7 @@ impl Cleaner {
         if !seen.accounts.contains_key(&key) {
             let account = self.accounts.get(&key, MinRevision::Any).await?;
             let listed = sized::read(account, Listed::from_entry).await?;
+            // A missing account is not cached: its Secrets are about to be deleted anyway.
             seen.accounts.extend(listed.map(|listed| (key.clone(), listed)));
         }
         let listed = seen.accounts.get(&key).filter(|of| token.is_of_uid(&of.uid));
@@ -231,6 +235,7 @@ fn date(text: &str) -> Option<OffsetDateTime> {
 
 /// The verdict about a token that was not used since `limit`.
 fn verdict(secret: &Value, limit: OffsetDateTime) -> Verdict {
+    // Dates of this form compare as text.
     let is_old = |text: &str| date(text).is_some() && *text < *day(limit);
     let created = time::parse(secret.meta("creationTimestamp"));
     if secret.is_being_deleted() || created.is_ok_and(|at| at >= limit) {
@@ -241,6 +246,7 @@ fn verdict(secret: &Value, limit: OffsetDateTime) -> Verdict {
         return Verdict::Keep;
     }
     match secret.label(INVALID_SINCE).filter(|since| date(since).is_some()) {
+        // First marked, then deleted after another period: the mark is visible to users and can be undone.
         None => Verdict::Invalidate,
         Some(since) if is_old(since) => Verdict::Delete,
         Some(_) => Verdict::Keep,

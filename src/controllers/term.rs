@@ -1,4 +1,5 @@
-//! [`Term`]: the state that the loops share while this gateway is elected.
+//! [`Term`]: the state that the loops share while this gateway is elected: informers, clients, queues, and the task
+//! group that ends with the term. Loops subscribe first ([`Term::inform`]), then [`Term::follow`] starts everything.
 
 use super::loopback::Loopback;
 use super::namespaces::Namespace;
@@ -51,7 +52,7 @@ pub(crate) struct Term {
     pub issuer: Issuer,
     /// As [`Config::unused_tokens`].
     pub unused_tokens: Duration,
-    /// Outlive the term.
+    /// Registered once per gateway; outlives the term.
     pub(crate) slice_metrics: Arc<SliceMetrics>,
     /// As [`Config::signing`].
     pub(crate) signing: Arc<SigningConfig>,
@@ -61,6 +62,7 @@ impl Term {
     pub(crate) fn new(config: &Config, slice_metrics: &Arc<SliceMetrics>) -> Self {
         let namespaces = storage(&config.lookup, "", "namespaces").expect("namespaces are always served");
         let (namespaces, handle) = Informer::new(namespaces, Namespace::from_entry);
+        // Deferred to `follow`: loops have to subscribe first.
         let follow: Task = ("namespaces of the control loops".to_owned(), Box::pin(handle.run()));
         Self {
             tasks: TaskGroup::new("control loops"),
@@ -101,6 +103,7 @@ impl Term {
         for (name, informer) in pending {
             self.tasks.spawn_until_stopped(name, informer);
         }
+        // Last, because its observers were registered by the loops.
         self.objects.follow(&self.lookup, &self.tasks);
     }
 
@@ -138,6 +141,8 @@ impl Term {
         make: impl FnOnce() -> Option<T>,
     ) -> Option<Arc<T>> {
         let key = (TypeId::of::<T>(), name);
+        // The lock is not held over `make`, which may call `shared` itself. Loops start one after the other, so no
+        // two callers make the same value.
         let known = self.shared.lock().get(&key).cloned();
         let value = match known {
             Some(value) => value,
@@ -147,6 +152,7 @@ impl Term {
                 value
             }
         };
+        // Never `None`: the key contains the type.
         value.downcast().ok()
     }
 

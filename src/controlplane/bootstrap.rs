@@ -83,6 +83,7 @@ pub(crate) fn spawn_reconcilers(
     group.spawn_until_stopped("node port repair", async move {
         let mut repair = Repair::default();
         loop {
+            // Sleeps first: `load_allocations` has made the first repair.
             tokio::time::sleep(NODE_PORT_REPAIR).await;
             report(
                 "repairing the record of node ports",
@@ -92,6 +93,7 @@ pub(crate) fn spawn_reconcilers(
     });
     let stop = group.stop_signal().clone();
     group.spawn("bootstrap", async move {
+        // Without the sender `changed` fails at once, every time, which would turn the loop into a busy one.
         let mut rotates = true;
         loop {
             // Shutdown wins. A rotation must reach backends within seconds, so it has priority over the
@@ -139,6 +141,7 @@ const MAX_CONCURRENT_WRITES: usize = 128;
 async fn for_each_concurrently<T, F: Future<Output = Result<()>>>(objects: Vec<T>, one: impl Fn(T) -> F) -> Result<()> {
     stream::iter(objects)
         .map(one)
+        // Unordered: the writes are independent, and a slow one must not hold back the next.
         .buffer_unordered(MAX_CONCURRENT_WRITES)
         .fold(Ok(()), async |all: Result<()>, each| all.and(each))
         .await
@@ -152,6 +155,7 @@ pub(crate) async fn retry<F: Future<Output = Result<()>>>(limit: Duration, work:
     let end = tokio::time::Instant::now() + limit;
     loop {
         match work().await {
+            // Checked after the attempt, so that the work runs at least once.
             Err(e) if tokio::time::Instant::now() >= end => return Err(e),
             Err(e) => tracing::debug!(error = %e, "creating default objects failed, retrying"),
             Ok(()) => return Ok(()),
@@ -163,9 +167,11 @@ pub(crate) async fn retry<F: Future<Output = Result<()>>>(limit: Duration, work:
 /// Creates an object; succeeds if it exists already.
 async fn create_if_missing(store: &Store, mut object: Value, manager: &str) -> Result<()> {
     let cx = Context::system(object.namespace());
+    // These objects have not passed a decoder, which adds the fields that the version always encodes.
     store.resource().schema.normalize(&mut object)?;
     match store.create(&cx, object, &options(manager)).await {
         Ok(_) => Ok(()),
+        // Another server was faster.
         Err(e) if e.reason == "AlreadyExists" => Ok(()),
         Err(e) => Err(e),
     }

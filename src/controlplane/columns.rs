@@ -33,6 +33,7 @@ pub(super) fn table(headings: &[Heading], reads: &[&str], cells: fn(&Value) -> V
         .map(|(name, kind, priority, description)| Column {
             name: Str::const_new(name),
             kind: Str::const_new(kind),
+            // The format `name` tells clients which column identifies the object.
             format: match *name {
                 "Name" | "Attacher" => Str::const_new("name"),
                 _ => Str::default(),
@@ -43,6 +44,7 @@ pub(super) fn table(headings: &[Heading], reads: &[&str], cells: fn(&Value) -> V
         .collect();
     Columns {
         columns: columns.into(),
+        // Stored objects are decoded only as far as this mask: a field that it lacks reads as absent.
         reads: Mask::of(&[&["metadata.{name,creationTimestamp}"], reads].concat()),
         cells: Arc::new(cells),
         always_headed: false,

@@ -75,7 +75,9 @@ impl Storage for Components {
     }
 
     async fn list(&self, options: ListOptions) -> Result<Listing, Error> {
+        // A handful of components: limits and continuation do not apply.
         let wanted = self.0.iter().filter(|p| !options.single || p.name() == options.prefix);
+        // All at once: a component that times out must not delay the others.
         let mut entries = join_all(wanted.map(|p| status(&**p))).await;
         if let Some(test) = &options.predicate.0 {
             entries.retain(|e| test.matches(e));

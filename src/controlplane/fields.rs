@@ -10,6 +10,7 @@ use std::hash::Hash;
 
 /// Adds one `Invalid` per message.
 pub(super) fn invalid_each(out: &mut ErrorList, path: &FieldPath, value: impl Into<Value>, messages: Vec<String>) {
+    // Called once per element of lists whose length clients choose.
     pause();
     if messages.is_empty() {
         return;
@@ -82,6 +83,7 @@ pub(super) fn set_defaults<'a>(object: &mut Value, path: &[&str], members: impl 
     let there = object.at(path);
     let missing = members.filter(|(key, _)| there.get(key).is_null());
     let missing: Vec<(Str, Option<Value>)> = missing.map(|(key, value)| (key.into(), Some(value))).collect();
+    // An absent object stays absent if there is nothing to put into it.
     if missing.is_empty() {
         return;
     }
@@ -108,6 +110,7 @@ pub(super) fn elements_mut<'a>(object: &'a mut Value, path: &[&str]) -> impl Ite
         .and_then(Value::as_array_mut)
         .into_iter()
         .flat_map(|a| a.iter_mut())
+        // Clients choose the length of these lists.
         .inspect(|_| pause())
 }
 
@@ -159,6 +162,16 @@ pub(super) fn optional_choice(out: &mut ErrorList, object: &Value, key: &str, pa
 /// Validates a `metav1.LabelSelector` as upstream's `ValidateLabelSelector` does
 /// (`k8s.io/apimachinery/pkg/apis/meta/v1/validation`).
 pub(super) fn label_selector(out: &mut ErrorList, selector: &Value, path: &FieldPath) {
+    checked_selector(out, selector, path, true);
+}
+
+/// [`label_selector`] without checks of the values in expressions, for updates of objects that have invalid ones
+/// (`AllowInvalidLabelValueInSelector` upstream).
+pub(super) fn label_selector_with_any_values(out: &mut ErrorList, selector: &Value, path: &FieldPath) {
+    checked_selector(out, selector, path, false);
+}
+
+fn checked_selector(out: &mut ErrorList, selector: &Value, path: &FieldPath, checks_values: bool) {
     if selector.is_null() {
         return;
     }
@@ -190,7 +203,7 @@ pub(super) fn label_selector(out: &mut ErrorList, selector: &Value, path: &Field
         }
         let key = e.str_at(&["key"]);
         invalid_each(out, &at.child("key"), key, validation::qualified_name(key));
-        for (k, v) in values.iter().enumerate() {
+        for (k, v) in values.iter().enumerate().filter(|_| checks_values) {
             let v = v.as_str().unwrap_or("");
             invalid_each(out, &at.child("values").index(k), v, validation::label_value(v));
         }
@@ -205,6 +218,7 @@ pub(super) struct Seen<T> {
 }
 
 impl<T: Eq + Hash> Seen<T> {
+    // Typical lists (containers, ports, volumes) are no longer than this.
     const FEW: usize = 8;
 
     /// An empty set.
@@ -217,6 +231,7 @@ impl<T: Eq + Hash> Seen<T> {
 
     /// Whether `value` was inserted.
     pub(crate) fn contains(&self, value: &T) -> bool {
+        // Nothing is hashed until the short list has overflowed.
         self.few.contains(value) || (!self.many.is_empty() && self.many.contains(value))
     }
 
@@ -251,6 +266,7 @@ pub(super) fn non_special_ip(out: &mut ErrorList, path: &FieldPath, text: &str) 
         return;
     };
     let (link_local, link_local_multicast) = match ip {
+        // 224.0.0.0/24, the local network control block: Go's `IsLinkLocalMulticast`.
         std::net::IpAddr::V4(v4) => (v4.is_link_local(), v4.octets()[..3] == [224, 0, 0]),
         std::net::IpAddr::V6(v6) => {
             let s = v6.segments();

@@ -7,6 +7,7 @@ use crate::registry::strategy::{MetaChecks, UpdateOrder};
 /// The metadata checks of a built-in kind, beyond those the registry applies to every kind.
 pub(super) fn checks(group: &str, kind: &str) -> MetaChecks {
     match (group, kind) {
+        // Only core/v1 Events; those of events.k8s.io are checked like most kinds.
         ("", "Event") | (_, "PodDisruptionBudget") => MetaChecks::NONE,
         (_, "RuntimeClass" | "CustomResourceDefinition") => MetaChecks::BOTH.any_finalizers(),
         (_, "APIService") => MetaChecks::both_in(UpdateOrder::Old).any_finalizers(),

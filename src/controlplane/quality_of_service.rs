@@ -1,18 +1,18 @@
-//! The QoS class of a pod, which its status shows and which a resize may not change.
+//! Computes the QoS class of a pod, which is published in its status and which a resize may not change. Start
+//! at [`quality_of_service`]; it is pure, and setting the status is left to the pod's strategy.
 
+use crate::apimachinery::quantity::Quantity;
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::regular_containers;
+use crate::controlplane::validation::common::quantity;
 
 /// Computes the QoS class from cpu and memory requests and limits (`ComputePodQOS` in upstream's
 /// `pkg/apis/core/v1/helper/qos/qos.go`).
 pub(crate) fn quality_of_service(v: &Value) -> &'static str {
-    fn get<'v>(c: &'v Value, side: &str, what: &str) -> Option<&'v Value> {
-        let q = c.at(&["resources", side, what]);
-        let zero = matches!(q.as_str(), Some("0")) || q.as_i64() == Some(0) || q.is_null();
-        (!zero).then_some(q)
-    }
     let spec = v.get("spec");
-    let (mut any, mut all) = (false, true);
+    // Of cpu and memory.
+    let (mut requests, mut limits) = ([Quantity::ZERO; 2], [Quantity::ZERO; 2]);
+    let mut limited = true;
     // Pod-level resources, if set, replace those of the containers.
     let whole = !spec.get("resources").is_null();
     let judged: Vec<&Value> = if whole {
@@ -21,16 +21,21 @@ pub(crate) fn quality_of_service(v: &Value) -> &'static str {
         regular_containers(spec).collect()
     };
     for c in judged {
-        for what in ["cpu", "memory"] {
-            let (request, limit) = (get(c, "requests", what), get(c, "limits", what));
-            any |= request.is_some() || limit.is_some();
-            all &= limit.is_some() && (request.is_none() || request == limit);
+        for (i, what) in ["cpu", "memory"].into_iter().enumerate() {
+            // Upstream ignores quantities that are not positive.
+            let of = |side: &str| quantity(c.at(&["resources", side, what])).filter(|q| q.signum() > 0);
+            requests[i] = requests[i].plus(of("requests").unwrap_or(Quantity::ZERO));
+            limits[i] = limits[i].plus(of("limits").unwrap_or(Quantity::ZERO));
+            limited &= of("limits").is_some();
         }
     }
-    match (any, all) {
-        (false, _) => "BestEffort",
-        (true, true) => "Guaranteed",
-        (true, false) => "Burstable",
+    // Compared by value, not as text: `1Gi` is `1073741824`.
+    if [requests, limits].concat().iter().all(|q| q.signum() == 0) {
+        "BestEffort"
+    } else if limited && requests == limits {
+        "Guaranteed"
+    } else {
+        "Burstable"
     }
 }
 
@@ -55,5 +60,9 @@ mod tests {
         r.set(&["limits"], both.clone());
         r.set(&["requests"], both);
         assert_eq!(of(r), "Guaranteed");
+        let written_differently = json!({"limits": {"cpu": "1", "memory": "1Gi"},
+            "requests": {"cpu": "1000m", "memory": 1073741824}});
+        assert_eq!(of(written_differently), "Guaranteed");
+        assert_eq!(of(json!({"limits": {"cpu": "0m"}})), "BestEffort");
     }
 }

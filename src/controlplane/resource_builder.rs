@@ -81,6 +81,7 @@ impl GroupVersionBuilder {
         let mut row = self.kind(plural, kind);
         row.0.verbs = Verbs::CREATE;
         row.0.backing = Backing::CreateOnly(answer);
+        // Nothing is stored, so discovery has no hash to publish.
         row.0.storage_version_hash = Str::default();
         row
     }
@@ -166,6 +167,8 @@ impl ResourceBuilder {
         let columns = hub.columns.clone().map(|c| Columns {
             conditions: c.conditions,
             always_headed: c.always_headed,
+            // The cells are written for hub objects: each row pays for a conversion, and both versions share
+            // one set of columns.
             cells: Arc::new(move |v| (c.cells)(&pair.store(v.clone()))),
             columns: c.columns,
             // The conversion may read any field.
@@ -188,6 +191,8 @@ impl ResourceBuilder {
         let (gvk, gvr) = (own.gvk(), own.gvr);
         let mut subresources = hub.subresources.clone();
         for sub in &mut subresources {
+            // `status` has the parent's own kind, which is that of the served version; a Scale keeps its
+            // kind.
             if sub.kind == hub.gvk() {
                 sub.kind = gvk.clone();
             }
@@ -199,6 +204,7 @@ impl ResourceBuilder {
             meta_checks: own.meta_checks,
             strategy: Arc::new(ThroughHub::new(strategy, conversion.clone(), default)),
             backing: Backing::Converted {
+                // A hub is stored, so it has a prefix.
                 prefix: hub.prefix().unwrap_or_default().to_owned(),
                 hub: hub.gvr.clone(),
                 conversion,

@@ -155,6 +155,17 @@ mod tests {
                 .message
                 .ends_with("Kind=Service: cannot convert float64 to int32")
         );
+        // An int-or-string accepts anything until it is decoded.
+        let target = |v: Value| json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}, "spec": {"ports": [{"port": 80, "targetPort": v}]}});
+        for (value, found) in [
+            (json!({"a": 1}), "object"),
+            (json!([1]), "array"),
+            (json!(true), "bool"),
+        ] {
+            let message = refused("Service", target(value)).message;
+            let end = format!("Kind=Service: json: cannot unmarshal {found} into Go value of type int32");
+            assert!(message.ends_with(&end), "{message}");
+        }
         let wide = builtin_schema("Service")
             .apply(None, port(json!(4294967376i64)), &request)
             .unwrap();

@@ -19,6 +19,8 @@ pub(crate) fn convert_stored(row: &Resource) -> ConvertStored {
     let own = gvk.group_version();
     Arc::new(move |object| {
         let converted = convert(object, &own, &gvk.kind)?;
+        // Objects of the current version too: an older release may not have known a default that clients rely
+        // on now.
         strategy.default(object);
         Ok(converted)
     })
@@ -43,6 +45,7 @@ pub(crate) fn convert(object: &mut Value, to: &GroupVersion, kind: &str) -> Resu
         *object = stored;
         return Ok(true);
     }
+    // Distinguishes an unknown version from a known one of another kind; the messages differ.
     by_gvk(&from.group, &from.version, found).ok_or_else(unknown)?;
     let Some(def) = by_gvk(&to.group, &to.version, kind).filter(|_| found == kind && from.group == to.group) else {
         return Err(Undecodable::OtherKind {
@@ -68,6 +71,7 @@ pub(crate) fn convert(object: &mut Value, to: &GroupVersion, kind: &str) -> Resu
 }
 
 /// The stored version of kinds with several versions, except those with a conversion [`VersionPair`].
+/// Includes kinds that this server does not serve, because a migrated store may hold them.
 const STORED_VERSIONS: [(&str, &str, &str); 12] = [
     ("admissionregistration.k8s.io", "MutatingAdmissionPolicy", "v1"),
     ("admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding", "v1"),
@@ -123,6 +127,7 @@ fn requests(spec: Option<&mut Value>) {
                 exactly.set(&[name], value);
             }
         }
+        // A request with `firstAvailable` has no fields of its own; v1 would reject `exactly` beside it.
         if !alternatives {
             request.set(&["exactly"], exactly);
         }

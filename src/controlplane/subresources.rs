@@ -8,6 +8,7 @@ pub(super) mod cleanup;
 pub(super) mod connect;
 pub(super) mod eviction;
 pub(super) mod finalize;
+mod pod_condition;
 pub(super) mod scale;
 pub(super) mod token;
 
@@ -40,6 +41,7 @@ async fn replace(store: &Store, cx: &Context, name: &str, object: Value, write: 
     let gr = store.resource().group_resource();
     let mut transform = |live: Option<&Value>| match live {
         None => Err(Status::not_found(&gr, name)),
+        // Cloned, because the transform runs again after a conflict.
         Some(_) => Ok(object.clone()),
     };
     let updated = store.update(cx, name, &mut transform, false, &options).await?;

@@ -24,6 +24,7 @@ pub(super) struct Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
+        // Before the directory is removed, because the engine's threads still write to it.
         self.engine.shutdown();
     }
 }

@@ -1,8 +1,8 @@
-//! Validation of the built-in kinds: upstream's rules (`pkg/apis/*/validation`), with identical paths, texts
+//! Validation of the built-in kinds: upstream's rules (`pkg/apis/*/validation`), with identical paths, messages
 //! and order, because clients see the causes.
 //!
 //! Each submodule has functions that take a value and return an `ErrorList`; the strategies call them.
-//! Validation of object metadata is left to the registry, compilation of CEL and OpenAPI schemas to the rooms
+//! Validation of object metadata is left to the registry, compilation of CEL and OpenAPI schemas to the modules
 //! that evaluate them.
 
 pub(super) mod admission;

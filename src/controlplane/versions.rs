@@ -4,7 +4,7 @@
 //! the spoke, are converted when read and written. Field ownership across versions converts whole objects
 //! ([`BuiltinVersions`]) rather than field paths.
 
-mod autoscaling;
+pub(super) mod autoscaling;
 mod events;
 
 use crate::api::apply_schema::ApplyType;
@@ -52,6 +52,7 @@ pub(crate) static EVENTS: VersionPair = VersionPair {
     kind: "Event",
     to_hub: events::to_core,
     to_spoke: events::to_new,
+    // core/v1 has no defaults for Events.
     apply_defaults: |_| (),
     annotations: &[],
     field: events::field,
@@ -145,6 +146,7 @@ impl Pair for &'static VersionPair {
 #[derive(Clone, Copy)]
 pub(crate) struct BuiltinVersions(pub &'static TypeDef);
 
+// Indexes into `[pair.hub, pair.spoke]`, which double as the shapes of `Versions`.
 const HUB: usize = 0;
 const SPOKE: usize = 1;
 

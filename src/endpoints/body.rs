@@ -1,4 +1,5 @@
-//! Request bodies: size limit, media type and decoding. [`type_meta`] checks kind and version, which precede the schema.
+//! Request bodies: size limit, media type and decoding. [`type_meta`] checks kind and version, which precede the
+//! schema.
 //!
 //! Start at [`read()`], [`body_type`] and `decode`. Type checks against the schema are the registry's.
 
@@ -24,10 +25,10 @@ use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use type_meta::{Mismatch, check_kind, check_type_meta};
 
-/// Maximum bytes of a request body.
+/// Maximum size of a request body in bytes (upstream: `MaxRequestBodyBytes`, twice etcd's default request limit).
 pub(crate) const LIMIT: usize = 3 * 1024 * 1024;
 
-/// Why a body is not a document of its encoding; the texts are upstream's.
+/// Why a body is not a document of its encoding. Messages as upstream words them.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ParseError {
     #[error("couldn't get version/kind; json parse error: {0}")]
@@ -90,6 +91,7 @@ pub(crate) fn body_type(headers: &HeaderMap, messages: bool, codecs: Codecs) -> 
     if nameless || parts.any(incomplete) {
         return Err(wrong());
     }
+    // Upstream takes a missing `Content-Type` for JSON (`NegotiateInputSerializer`).
     match media_type(headers).as_str() {
         "" | "application/json" => Ok(BodyType::Json),
         "application/yaml" => Ok(BodyType::Yaml),
@@ -135,6 +137,7 @@ pub(crate) fn parse(bytes: &[u8], body_type: BodyType) -> std::result::Result<Do
                     let mut budget = DecodeBudget::of_body(bytes.len());
                     api::protobuf::decode_with_budget(def, api_version, kind, unknown.raw, &mut budget)?
                 }
+                // Without a schema the message cannot be decoded; kind and version suffice for the error about them.
                 None => type_meta(&unknown),
             };
             Ok(Document::from(value))
@@ -159,6 +162,7 @@ pub(crate) fn parse_delete_options(bytes: &[u8], body_type: BodyType) -> std::re
     if !matches!(&*unknown.kind, "" | "DeleteOptions") {
         return Ok(Document::from(type_meta(&unknown)));
     }
+    // `DeleteOptions` is registered in every group, so the envelope's group does not matter.
     let def = api::by_gvk("", "v1", "DeleteOptions").expect("the schema table has the options");
     let mut budget = DecodeBudget::of_body(bytes.len());
     let value = api::protobuf::decode_message_within(def, unknown.raw, &mut budget)?;
@@ -222,6 +226,7 @@ pub(crate) fn decode(
         };
         checked.map_err(|e| match e {
             Mismatch::NoKind if body_type == BodyType::Json => unrecognized(&no_kind(bytes)),
+            // Upstream quotes JSON: YAML is converted before the kind is read.
             Mismatch::NoKind => unrecognized(&no_kind(&json::to_vec(value))),
             Mismatch::Unrecognized(why) => unrecognized(&why.to_string()),
             Mismatch::Kind(given) => mismatch(&given, expected, bytes, body_type, types),
@@ -243,6 +248,8 @@ pub(crate) fn decode(
         Ok(document) => document,
         Err(e) => {
             let refused = unrecognized(&e.to_string());
+            // Upstream decodes into typed fields, so a number that no double represents is an error only where the
+            // type has a number. The caller decides once unknown fields are dropped.
             let read_again = match e {
                 ParseError::Json(_) => json::decode_with_huge_numbers(bytes).ok(),
                 _ => None,
@@ -294,14 +301,14 @@ fn mismatch(
     }
 }
 
-/// The start of a body as shown in errors.
+/// The start of a body, as quoted in errors.
 fn summary(bytes: &[u8]) -> String {
     const SHOWN: usize = 30;
     let head = &bytes[..bytes.len().min(SHOWN)];
     let more = if bytes.len() > SHOWN { " ..." } else { "" };
     match bytes.first() {
         None => "<empty>".to_owned(),
-        // Text that looks like JSON is shown unchanged, anything else in hexadecimal, as upstream.
+        // As upstream, a body that looks like JSON is quoted unchanged, anything else in hexadecimal.
         Some(b'{') => format!("{}{more}", String::from_utf8_lossy(head)),
         Some(_) => format!("{}{more}", hex(head)),
     }

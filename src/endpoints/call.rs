@@ -28,7 +28,7 @@ pub(crate) struct Call {
     pub min_request_timeout: Duration,
     /// The optional encodings that are enabled.
     pub codecs: Codecs,
-    /// The metrics of a watch.
+    /// Counters of watch events; `None` for other verbs, or without telemetry.
     pub watch_metrics: Option<WatchMetrics>,
     /// Fires when the resource is replaced (a custom resource whose definition changes): its watches end.
     pub retired: Option<Signal>,
@@ -46,12 +46,14 @@ impl Call {
             namespace: route.namespace.clone(),
             warnings: context.warnings.clone().unwrap_or_default(),
             audit: context.audit.clone().unwrap_or_default(),
+            // Set by the verb when it has parsed its options.
             dry_run: false,
             deadline: context.deadline,
             verb: match parts.method {
                 http::Method::POST => "create",
                 http::Method::PATCH => "patch",
                 http::Method::DELETE => "delete",
+                // Only writes use this verb; `delete` also covers deletecollection.
                 _ => "update",
             },
         };
@@ -109,6 +111,7 @@ impl Call {
     /// The built-in type of the endpoint's objects; `None` for custom kinds.
     pub(crate) fn definition(&self) -> Option<&'static TypeDef> {
         match self.route.subresource().map(|s| &s.kind) {
+            // For example `Scale`, which is built in also below a custom resource.
             Some(kind) if *kind != self.resource().gvk() => {
                 crate::api::protobuf::definition(&kind.api_version(), &kind.kind)
             }
@@ -164,7 +167,8 @@ impl Call {
         Store::check_name(self.name())
     }
 
-    /// Checks the namespace of the body against that of the request, and sets it if missing.
+    /// Checks the namespace of the body against that of the request, and sets it if missing (upstream:
+    /// `EnsureObjectNamespaceMatchesRequestNamespace` in `registry/rest/meta.go`).
     pub(crate) fn check_namespace(&self, object: &mut Value) -> Result<()> {
         let wanted = self.route.namespace.as_str();
         // Cluster-scoped: a namespace in the body is dropped.
@@ -184,7 +188,7 @@ impl Call {
         Ok(())
     }
 
-    /// Checks the name in the body against that in the path.
+    /// Checks the name in the body against that in the path (upstream: `checkName` in `endpoints/handlers/rest.go`).
     pub(crate) fn check_body_name(&self, object: &Value) -> Result<()> {
         match object.name() {
             "" => Err(Status::bad_request(format!(

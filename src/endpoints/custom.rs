@@ -28,6 +28,7 @@ impl ApiGroupVersion {
         };
         match found {
             Ok(((route, action), info)) => self.run(action, parts, body, route, authorized, &info).await,
+            // Not a `Call` yet, which otherwise adds the warning.
             Err(refusal) => {
                 // Deprecated kinds warn on every request.
                 if let (Some(text), Some(warnings)) = (served.0.deprecation(), &context.warnings) {
@@ -46,6 +47,7 @@ fn routed(served: &ServedResource, info: &RequestInfo) -> Result<(Route, Action)
     let resource = &served.0;
     let gr = resource.group_resource();
     let (verbs, subresource) = match info.subresource.as_str() {
+        // Custom resources support every verb; upstream has no per-resource list.
         "" => (Verbs::ALL, None),
         name => match resource.subresources.iter().position(|s| s.name == name) {
             Some(place) => (resource.subresources[place].verbs, Some(place)),
@@ -82,6 +84,7 @@ fn routed(served: &ServedResource, info: &RequestInfo) -> Result<(Route, Action)
         target,
         namespace: info.namespace.to_string(),
         name: name.to_owned(),
+        // No subresource of a custom resource takes a path.
         rest: String::new(),
         watch_path: action == Action::Watch && !name.is_empty(),
     };

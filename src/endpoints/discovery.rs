@@ -42,6 +42,7 @@ impl Route {
     }
 
     fn refusal(&self, req: &Request) -> Option<Status> {
+        // The claim covers everything below the root, so this route must refuse what it does not serve.
         if path(req).trim_end_matches('/') != self.root {
             return Some(no_route(NoRoute::Path));
         }

@@ -35,15 +35,18 @@ pub(super) async fn run(action: Action, call: Call, body: Body) -> VerbResult {
         return verbs::run(action, call, body).await;
     };
     let (received, reservation) = receive(body, reservation).await?;
-    // `application/yaml` and `application/apply-patch+yaml`.
+    // `application/yaml` and `application/apply-patch+yaml`. Their parser also buffers tokens, so the limit is
+    // higher.
     let is_yaml = body::media_type(&call.parts.headers).ends_with("yaml");
     // The most that decoders may use, not what they usually use: clients choose the worst body.
     let memory = decoded_size_limit(received.len(), is_yaml) + live_size(&call) * MEMORY_PER_STORED_BYTE;
     let work = async move {
         let answer = verbs::run(action, call, received.into_body()).await;
+        // Only now: the body is in memory until the verb has answered.
         drop(reservation);
         answer
     };
+    // An estimate of the decoded tree; `work` also holds the reservation for the received bytes.
     let done = current.run(memory, work).await;
     done.unwrap_or_else(|e| Err(offload_error_status(e)))
 }
@@ -125,6 +128,8 @@ impl BodyPieces {
     }
 
     fn add_piece(&mut self) -> &mut Vec<u8> {
+        // A client may announce megabytes and send nothing, so the announced size is allocated only after a first
+        // piece has arrived. Otherwise pieces double, up to a limit that bounds the slack.
         let capacity = match (self.announced, self.length) {
             (Some(n), 0) => n.clamp(1, Self::FIRST),
             (None, 0) => Self::FIRST,
@@ -171,11 +176,13 @@ impl Received {
 /// here but stored in the returned body, because the order of a verb's checks determines which of several
 /// errors the client sees.
 async fn receive(mut body: Body, mut reservation: Reservation) -> Result<(Received, Reservation)> {
+    // Already in memory, for example a request that this process makes to itself; nothing to wait for.
     if body.as_full().is_some() {
         return Ok((Received::Whole(body), reservation));
     }
     let failed = |e| Received::Whole(Body::failed(e));
     let announced = body.size_hint().exact().and_then(|n| usize::try_from(n).ok());
+    // Refused by its header, before a byte is received.
     if announced.is_some_and(|n| n > body::LIMIT) {
         return Ok((failed(CollectError::TooLarge(body::LIMIT)), reservation));
     }
@@ -184,13 +191,16 @@ async fn receive(mut body: Body, mut reservation: Reservation) -> Result<(Receiv
         let data = match frame {
             Ok(frame) => match frame.into_data() {
                 Ok(data) => data,
+                // Trailers.
                 Err(_) => continue,
             },
             Err(e) => return Ok((failed(CollectError::Read(e)), reservation)),
         };
+        // Checked before copying, so that a chunked body cannot exceed the limit by more than a frame.
         if received.length + data.len() > body::LIMIT {
             return Ok((failed(CollectError::TooLarge(body::LIMIT)), reservation));
         }
+        // Grows with what arrives, not with what is announced, so that idle uploads hold no budget.
         reservation.grow(data.len()).map_err(offload_error_status)?;
         received.push(&data);
     }

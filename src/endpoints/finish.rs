@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// The longest time a client waits for a create, update, patch or delete (upstream:
-/// `requestTimeoutUpperBound`).
+/// `requestTimeoutUpperBound`). Not a round number, so that it is recognizable among other timeouts.
 const BOUND: Duration = Duration::from_secs(34);
 
 /// Sets the flag when dropped, that is, once the client no longer waits.
@@ -23,6 +23,8 @@ struct Waiting(Arc<AtomicBool>);
 
 impl Drop for Waiting {
     fn drop(&mut self) {
+        // Relaxed: the flag guards no other data, and it does not matter how a result that arrives at the same moment
+        // is counted.
         self.0.store(true, Ordering::Relaxed);
     }
 }
@@ -56,6 +58,7 @@ pub(crate) async fn to_the_end<T: Send + 'static>(
     work: impl Future<Output = Result<T>> + Send + 'static,
     late: Option<LateResults>,
 ) -> Result<T> {
+    // Held across the await below: dropping this future is what marks the client as gone.
     let waiting = Waiting(Arc::default());
     let alone = waiting.0.clone();
     let work = async move {
@@ -70,10 +73,12 @@ pub(crate) async fn to_the_end<T: Send + 'static>(
     let mut work = request_parts::carried(spans::carried(work.boxed()));
     // Requests decoded on the compute pool continue there.
     match compute::continue_job(work) {
+        // The new job shares the memory of this one, so the write is not admitted a second time.
         Ok(Ok(written)) => return written.await.unwrap_or_else(|e| Err(offload::offload_error_status(e))),
         Ok(Err(e)) => return Err(offload::offload_error_status(e)),
         Err(given_back) => work = given_back,
     }
+    // The task may find out late that its work is expensive; `movable` lets it change to the pool then.
     match tokio::spawn(compute::movable(work)).await {
         Ok(done) => done.unwrap_or_else(|e| Err(offload::offload_error_status(e))),
         // Propagate a panic into the request, where the panic filter logs it and responds.

@@ -79,6 +79,7 @@ impl ApiGroupVersion {
 
     async fn route(&self, req: Request, authorized: &Authorized) -> Response {
         let root = self.root();
+        // The raw path: segments are decoded one by one in `route::find`, so an encoded slash does not split a name.
         let below = req.uri().path().strip_prefix(root.as_str()).unwrap_or("").to_owned();
         if below.is_empty() || below == "/" {
             return self.list_resources(&req);
@@ -95,6 +96,7 @@ impl ApiGroupVersion {
         let Some(info) = RequestContext::of(&parts).info.clone() else {
             return refuse(Status::internal("no RequestInfo found in the context"));
         };
+        // RequestInfo has already evaluated `?watch=`, including the query of deprecated paths.
         let action = match route::action(&found, &parts.method, info.verb == "watch") {
             Ok(a) => a,
             Err(n) => return refuse(no_route(n)),
@@ -136,6 +138,8 @@ impl ApiGroupVersion {
         if let Some(telemetry) = &self.telemetry {
             self.count(telemetry, action, &mut call);
         }
+        // The authorization filter checked `update` or `patch`; creating needs `create` as well. Whether the request
+        // creates is known only in the update loop, so the check is passed along.
         if let (Some(authorizer), Action::Update | Action::Patch) = (&self.authorizer, action) {
             call.authorize_create = Some(Arc::new(CreateCheck {
                 authorizer: authorizer.clone(),
@@ -168,6 +172,8 @@ impl ApiGroupVersion {
         let resource = call.resource().clone();
         let (group, version, name) = (&self.gv.group, &self.gv.version, &resource.gvr.resource);
         if action == Action::Watch {
+            // Only for requests that reached a route, so that the labels are names of resources and their number is
+            // bounded.
             call.watch_metrics = Some(telemetry.watch(group, version, name));
         }
         if !matches!(action, Action::Get | Action::List | Action::Watch) {

@@ -56,12 +56,14 @@ pub(crate) fn install(
             .entry(gv.group.to_string())
             .or_default()
             .push(gv.version.to_string());
+        // Cloned pointers: the documents are built later, from the rows as they are now.
         let rows: Vec<Arc<Resource>> = group.rows().cloned().collect();
         if let Some(telemetry) = &group.telemetry {
             let names = rows.iter().map(|row| {
                 let subresources = row.subresources.iter().map(|s| s.name).collect();
                 (&*row.gvr.resource, subresources)
             });
+            // Makes the names metric labels; requests for other names are counted as `other`.
             telemetry.requests.serve(&gv.group, &gv.version, names);
         }
         let to = if gv.group.is_empty() {
@@ -96,6 +98,7 @@ pub(crate) fn install(
                 published.openapi.set(&key, build);
             }
             let versions = versions::api_versions(&of, &published.server_address);
+            // `/api` and `/apis` negotiate the aggregated form; the document of a single group has none.
             let route = published.api.clone().route("/api", versions);
             server.container().replace(route);
         } else {

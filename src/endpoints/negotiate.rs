@@ -43,7 +43,7 @@ impl Codecs {
         }
     }
 
-    /// The media types of watches.
+    /// The media types of watches, as the 406 message lists them.
     pub(crate) const fn stream_types(self) -> &'static [&'static str] {
         const CBOR: [&str; 3] = [STREAM_TYPES[0], STREAM_TYPES[1], "application/cbor;stream=watch"];
         if self.cbor { &CBOR } else { &STREAM_TYPES }
@@ -54,7 +54,7 @@ impl Codecs {
     }
 }
 
-/// The encoding of a response.
+/// The encoding of a response body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Media {
     /// `application/json`
@@ -67,7 +67,7 @@ pub(crate) enum Media {
     Cbor,
 }
 
-/// The transformation of an object before encoding. The text is the `meta.k8s.io` version.
+/// The transformation of an object before encoding. The string is the `meta.k8s.io` version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Transform {
     /// No transformation.
@@ -158,6 +158,7 @@ impl Offer {
 /// 406 with the list of served types.
 pub(crate) fn router_check(headers: &HeaderMap, lists: bool, codecs: Codecs) -> Result<()> {
     let line = accept_line(headers);
+    // go-restful compares whole types: `application/*` is refused here although the serializer would accept it.
     let known = |t: &str| t == "*/*" || codecs.object_types(true).contains(&t);
     if line.is_empty()
         || line
@@ -166,6 +167,7 @@ pub(crate) fn router_check(headers: &HeaderMap, lists: bool, codecs: Codecs) -> 
     {
         return Ok(());
     }
+    // go-restful lists the types of the route, whatever the kind's own encodings are.
     let mut types = codecs.object_types(true).join(", ");
     if lists {
         types.push_str(", ");
@@ -192,6 +194,7 @@ pub(crate) fn negotiate(headers: &HeaderMap, query: &Query, offer: Offer) -> Res
 pub(crate) fn negotiate_with(codecs: Codecs, headers: &HeaderMap, query: &Query, offer: Offer) -> Result<Negotiated> {
     let line = accept_line(headers);
     for clause in clauses(line) {
+        // In the order in which upstream registers its serializers, which decides for wildcards.
         for media in [Media::Json, Media::Yaml, Media::Protobuf, Media::Cbor] {
             if !codecs.offers(media) || !clause.takes(media.content_type()) {
                 continue;
@@ -223,6 +226,7 @@ pub(crate) fn negotiate_with(codecs: Codecs, headers: &HeaderMap, query: &Query,
 
 /// The transform requested by a clause; `None` if it is not supported.
 fn transform(clause: &Clause<'_>, media: Media, offer: Offer) -> Option<Transform> {
+    // The version of the schema of a transformation; upstream only has v1.
     if clause.param("sv").is_some_and(|v| v != "v1") {
         return None;
     }
@@ -240,6 +244,7 @@ fn transform(clause: &Clause<'_>, media: Media, offer: Offer) -> Option<Transfor
         (Some("meta.k8s.io"), Some("v1beta1")) => "v1beta1",
         _ => return None,
     };
+    // `g` and `v` without `as` name no kind to convert to.
     match parts[0]? {
         "Table" if offer == Offer::Metadata => None,
         "Table" => Some(Transform::Table(version)),
@@ -253,6 +258,7 @@ fn transform(clause: &Clause<'_>, media: Media, offer: Offer) -> Option<Transfor
 pub(crate) fn is_pretty(headers: &HeaderMap, query: &Query, asked: bool) -> bool {
     match query.get("pretty") {
         Some("") | None => {}
+        // The spellings of Go's `strconv.ParseBool`; anything else counts as false.
         Some(v) => return matches!(v, "1" | "t" | "T" | "TRUE" | "true" | "True"),
     }
     asked || is_browser(headers)

@@ -18,7 +18,9 @@ pub(super) async fn run_offloaded<T: Send + 'static>(
 /// The Status for a computation that was rejected or interrupted.
 pub(super) fn offload_error_status(error: Error) -> Status {
     match error {
+        // The client may retry: nothing has been done yet.
         Error::Full => Status::too_many_requests("too many requests, please try again later", 1),
+        // As upstream reports a request whose context has expired.
         Error::Interrupted => {
             let mut s = Status::new(
                 504,

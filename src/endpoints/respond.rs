@@ -82,6 +82,7 @@ pub(crate) fn status_with(codecs: Codecs, status: &Status, headers: &HeaderMap, 
         .and_then(|n| Ok((n.media, encode(&body, n.media, n.pretty)?)));
     let mut response = match encoded {
         Ok((media, body)) => bytes(status.code, media.content_type(), Body::full(body)),
+        // An error must reach the client even if it accepts none of our media types.
         Err(_) => bytes(
             status.code,
             Media::Json.content_type(),
@@ -116,6 +117,7 @@ pub(crate) fn object(
         ResultObject::Tree(object) if ObjectView::kind(object) == "Status" => Transform::None,
         _ => negotiated.transform,
     };
+    // Measures until it is dropped, which includes early returns.
     let _timing = request_parts::timing(part_of(transform));
     let body = match transform {
         // The stored bytes are the response body.
@@ -129,6 +131,7 @@ pub(crate) fn object(
             };
             match kept {
                 Some(bytes) => Body::full(bytes),
+                // Not cached: indented, or a tree that is not stored.
                 None => held(encode(&written.to_value(), negotiated.media, negotiated.pretty)?)?,
             }
         }
@@ -151,6 +154,7 @@ pub(crate) fn object(
         }
         Transform::Partial(version) => {
             let partial = match written {
+                // From the stored bytes, without building a tree.
                 ResultObject::Stored(entry) if plain => {
                     return line(
                         code,
@@ -164,6 +168,7 @@ pub(crate) fn object(
             held(encode(&partial, negotiated.media, negotiated.pretty)?)?
         }
         Transform::PartialList(_) => {
+            // A tree may be of a subresource's kind, such as Scale.
             let kind = match written {
                 ResultObject::Tree(object) => object.gvk(),
                 ResultObject::Stored(_) => resource.gvk(),
@@ -178,7 +183,7 @@ pub(crate) fn object(
     Ok(gzip::maybe(bytes(code, media, body), headers))
 }
 
-/// The metric that a response's time counts for.
+/// The part of the request's latency that building the response counts for.
 fn part_of(transform: Transform) -> Part {
     match transform {
         Transform::None => Part::Serialize,
@@ -195,6 +200,7 @@ fn held(bytes: Vec<u8>) -> Result<Body> {
 
 /// Responds with one line of JSON.
 fn line(code: u16, write: impl FnOnce(&mut Vec<u8>), headers: &HeaderMap) -> Result<Response> {
+    // Metadata and a row of ordinary size fit without growing.
     let mut out = Vec::with_capacity(4096);
     write(&mut out);
     out.push(b'\n');
@@ -213,7 +219,7 @@ pub(crate) fn not_acceptable(message: String) -> Status {
     Status::new(406, "NotAcceptable", message)
 }
 
-/// The Go package of upstream's internal types, shown in errors.
+/// The Go package of upstream's internal types, which is part of error messages.
 pub(crate) fn internal_package(resource: &Resource) -> &str {
     package(&resource.gvr.group)
 }

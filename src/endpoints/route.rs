@@ -24,7 +24,7 @@ pub(crate) enum Target {
     Subresource(usize),
 }
 
-/// A resolved path.
+/// A resolved path below a group version.
 #[derive(Clone)]
 pub(crate) struct Route {
     pub served: ServedResource,
@@ -88,6 +88,7 @@ pub(crate) fn find(resources: &[ServedResource], raw: &str) -> Result<Route, NoR
     if watch_path {
         rest = &rest[1..];
     }
+    // Linear: a group version has some dozens of resources at most, and comparing them costs less than hashing.
     let row = |plural: &str| resources.iter().find(|(r, _)| r.gvr.resource == plural);
     let mut namespace = "";
     let mut scoped = false;
@@ -102,6 +103,7 @@ pub(crate) fn find(resources: &[ServedResource], raw: &str) -> Result<Route, NoR
     }
     let served = rest.first().and_then(|p| row(p)).ok_or(NoRoute::Path)?;
     let resource = &served.0;
+    // A cluster-scoped resource must not be reachable under a namespace: authorization would be checked there.
     if scoped && !resource.namespaced {
         return Err(NoRoute::Path);
     }
@@ -153,6 +155,7 @@ pub(crate) fn action(route: &Route, method: &Method, watch: bool) -> Result<Acti
         hit.map(|(_, _, a)| *a).ok_or(NoRoute::Method)
     };
     if route.watch_path {
+        // Upstream's installer registers no `/watch/` paths for subresources.
         let watchable = resource.verbs.has(Verbs::WATCH) && !matches!(route.target, Target::Subresource(_));
         return match (watchable, method == Method::GET) {
             (true, true) => Ok(Action::Watch),
@@ -162,6 +165,7 @@ pub(crate) fn action(route: &Route, method: &Method, watch: bool) -> Result<Acti
     }
     let list = if watch { Action::Watch } else { Action::List };
     match route.target {
+        // Across all namespaces objects can only be listed.
         Target::Collection if resource.namespaced && route.namespace.is_empty() => {
             pick(&[(Method::GET, Verbs::LIST, list)], resource.verbs)
         }
@@ -192,6 +196,7 @@ pub(crate) fn action(route: &Route, method: &Method, watch: bool) -> Result<Acti
                 (Method::DELETE, Verbs::DELETE),
             ];
             if let SubresourceBehaviour::Connect(connector) = &sub.behaviour {
+                // Proxies forward any method; these two have no verb of their own.
                 let any = [Method::HEAD, Method::OPTIONS];
                 let listed = all.iter().any(|(m, v)| m == method && sub.verbs.has(*v));
                 let every = connector.takes_path() && any.contains(method);
@@ -232,6 +237,8 @@ pub(crate) fn agrees(route: &Route, action: Action, info: &RequestInfo) -> bool 
         && info.resource == resource.gvr.resource.as_str()
         && info.subresource == sub
         && (info.namespace == route.namespace || of_namespaces)
+        // RequestInfo takes the name of a list from its field selector, so that a list of one object can be
+        // authorized by name.
         && (info.name == route.name || (listing && route.name.is_empty()))
 }
 

@@ -46,7 +46,8 @@ pub(crate) async fn run(action: Action, call: Call, body: Body) -> VerbResult {
 /// Estimated memory, in bytes, for encoding an object, if that would block a reactor thread for too long. `None`
 /// if the stored bytes are the response.
 fn memory_to_encode(written: &ResultObject, negotiated: Negotiated) -> Option<usize> {
-    /// That of an object whose size is not known.
+    /// Estimate for a tree, whose encoded size is not known.
+    // Four bytes per byte of the largest request body (3 MiB), the factor of the estimate for stored objects.
     const LARGE: usize = 12 << 20;
     match written {
         ResultObject::Stored(_) if negotiated.is_plain() && !written.is_compressed() => None,
@@ -55,7 +56,7 @@ fn memory_to_encode(written: &ResultObject, negotiated: Negotiated) -> Option<us
     }
 }
 
-/// The parts of a call needed to respond to a write; moved into the task that runs the write.
+/// The parts of a call needed to respond to a write. Taken before the call moves into the task that runs it.
 struct Reply {
     negotiated: Negotiated,
     resource: Arc<Resource>,
@@ -68,6 +69,7 @@ impl Reply {
     fn to(call: &Call, negotiated: Negotiated) -> Self {
         Self {
             negotiated,
+            // Resolved here because the call itself moves into the task of the write.
             resource: call.shown(),
             headers: call.parts.headers.clone(),
             query: call.query.clone(),

@@ -44,12 +44,13 @@ fn form(accept: &str, kind: &str) -> Option<Form> {
         let version = VERSIONS
             .into_iter()
             .find(|v| asked == [Some(kind), Some(GROUP), Some(v)])?;
+        // The structured forms exclude plain text.
         let media = TYPES[..2].iter().find(|t| clause.takes(t))?;
         Some(Form::Structured(version, media))
     })
 }
 
-/// Builds the handler of a page from its text and its structured members.
+/// Builds the handler of a page from its plain text and the members of its structured form.
 fn page(
     kind: &'static str,
     text: impl Fn() -> String + Send + Sync + 'static,
@@ -71,6 +72,7 @@ fn page(
                 };
                 let content_type = format!("{media};g={GROUP};v={version};as={kind}");
                 let mut response = respond::bytes(StatusCode::OK, TEXT, body);
+                // Set afterwards: its parameters are not static.
                 respond::set_header(response.headers_mut(), CONTENT_TYPE, &content_type);
                 if version == "v1alpha1" {
                     let warning = format!(
@@ -97,6 +99,7 @@ fn header(endpoint: &str) -> String {
 
 /// The `/flagz` page: all flags with their values.
 pub(crate) fn flagz(mut flags: Vec<(String, String)>) -> DynHandler {
+    // Sorted once, at start: flags do not change while the process runs.
     flags.sort();
     let flags = Arc::new(flags);
     let shown = flags.clone();

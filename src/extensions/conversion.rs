@@ -59,7 +59,7 @@ pub(crate) struct DefinitionVersions {
 /// Why the conversion of a definition cannot be used; the definition then serves no request.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    /// The definition has no storage version.
+    /// The definition has no storage version: none has `storage: true`.
     #[error("the definition has no storage version")]
     NoStorageVersion,
     /// Its rules are malformed.
@@ -71,7 +71,7 @@ pub(crate) enum Error {
     /// The configuration of its webhook cannot be used.
     #[error(transparent)]
     Webhook(#[from] UnusableConfig),
-    /// Its strategy does not exist. Upstream's text.
+    /// Its strategy does not exist. Upstream's message.
     #[error("unknown conversion strategy {strategy:?} for CRD {definition}")]
     UnknownStrategy {
         /// The strategy.
@@ -92,13 +92,16 @@ impl DefinitionVersions {
     /// # Errors
     /// The error of the conversion.
     pub(crate) async fn convert(&self, object: Value, version: usize) -> Result<Value, NotConverted> {
+        // The caller's index comes from the same definition that `kind.versions` was made from.
         let to = &self.kind.versions[version];
         let converted = match self.kind.conversion.convert(vec![object], to) {
+            // Declarative and `None` conversions never wait, so most requests stay on their thread.
             Converting::Done(converted) => converted?,
             Converting::Pending(converted) => converted.await?,
         };
         let none = || NotConverted("the conversion returned no object".to_owned());
         let mut object = converted.into_iter().next().ok_or_else(none)?;
+        // After the conversion: defaults and pruning follow the schema of the target.
         if let Some(shape) = &to.shape {
             shape.converted(&mut object);
         }
@@ -134,6 +137,7 @@ impl Conversions {
         let specs = definition.at(&["spec", "versions"]).items();
         let storage = specs.iter().find(|v| v.get("storage").as_bool() == Some(true));
         let storage = storage.map_or("", |v| v.str_at(&["name"]));
+        // Found among the compiled versions, whose indices are those of the result.
         let stored = versions.iter().position(|v| v.name == storage);
         let conversion = self.conversion(definition)?;
         let all = versions.iter().map(|v| KindVersion {
@@ -155,6 +159,7 @@ impl Conversions {
     fn conversion(&self, definition: &Value) -> Result<Arc<dyn Conversion>, Error> {
         let conversion = definition.at(&["spec", "conversion"]);
         match (conversion.str_at(&["strategy"]), declarative::annotation(definition)) {
+            // Rules only apply without a webhook, which takes precedence.
             ("" | "None", Some(rules)) => {
                 // Checked again: a definition may have been stored by another server, which ignores the
                 // annotation.
@@ -169,6 +174,7 @@ impl Conversions {
                 let config = WebhookConfig::parse(conversion.at(&["webhook", "clientConfig"]))?;
                 let review_versions = conversion.at(&["webhook", "conversionReviewVersions"]).items();
                 Ok(Arc::new(WebhookConversion {
+                    // Chosen once: the first of the webhook's versions that we speak, as in upstream.
                     review_version: ReviewVersion::choose(review_versions.iter().filter_map(Value::as_str)),
                     caller: Arc::new(Caller {
                         definition: definition.name().to_owned(),

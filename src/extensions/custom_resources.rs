@@ -108,6 +108,7 @@ impl CustomResources {
         let conforms = conformance.clone();
         let (follows, shown) = (catalog.clone(), discovery.clone());
         let (established, finalized) = (establishing.clone(), finalizing.clone());
+        // The catalog comes first: discovery and the controllers look definitions up in it.
         definitions.subscribe(move |change| {
             follows.apply(change);
             shown.note(change);
@@ -115,6 +116,7 @@ impl CustomResources {
             finalized.note(change);
             conforms.note(change);
         });
+        // Requests that no definition answers fall through to the server behind this one.
         let next = server.delegate().unprotected_handler();
         let handler = CustomResourceHandler::new(definitions.clone(), store.storage().clone(), catalog.clone(), next);
         server.mux().unlisted_handle_prefix("/apis/", Arc::new(handler));
@@ -141,6 +143,7 @@ impl CustomResources {
     /// Starts the controllers in `tasks`; they end with the group. What they compute, they compute on the
     /// pool: a definition may have megabytes.
     pub(crate) fn start(self, tasks: &TaskGroup, compute: &ComputePool) {
+        // Controllers start once the informer has its first list, or they would act on missing definitions.
         let synced = self.definitions.synced().clone();
         self.establishing.start(tasks, compute, &synced);
         self.finalizing.start(tasks, compute, &synced);

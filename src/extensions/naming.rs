@@ -49,6 +49,7 @@ impl Naming {
             store,
             queue: queue.clone(),
         });
+        // Subscribed before the informer's first list, so that no definition is missed.
         let of = definitions.clone();
         definitions.subscribe(move |change| note(&queue, &of, change));
         naming
@@ -66,19 +67,24 @@ impl Naming {
         let (queue, stop) = (self.queue.clone(), tasks.stop_signal().clone());
         tasks.spawn("naming conditions stop", async move {
             stop.wait().await;
+            // The queue is shut down rather than dropped: an item in progress is finished.
             queue.shut_down();
         });
         tasks.spawn("naming conditions", async move {
+            // A name may only be accepted once all other definitions are known.
             self.synced().wait().await;
+            // Lives as long as the worker: only this task accepts names, so no lock is needed.
             let mut written = HashMap::new();
             while let Some(name) = self.queue.next().await {
                 match self.sync(&name, &mut written, &compute).await {
                     Ok(()) => self.queue.forget(&name),
                     Err(e) => {
                         tracing::debug!(%name, error = %e, "naming a definition failed");
+                        // Retried with backoff; a conflict with another writer is the usual reason.
                         self.queue.add_rate_limited(name.clone());
                     }
                 }
+                // After a retry was scheduled, so that the queue cannot hand out the name twice at once.
                 self.queue.done(&name);
                 // Many definitions that wait for one name are retried together, and most updates change
                 // nothing.
@@ -91,15 +97,19 @@ impl Naming {
     /// so that a name is not accepted twice in the meantime.
     async fn sync(&self, name: &Str, written: &mut HashMap<Str, Definition>, compute: &ComputePool) -> Result<()> {
         let known = self.definitions.snapshot();
+        // Dropped once the informer has caught up, or if the definition is gone.
         written.retain(|key, own| known.get(key.as_str()).is_some_and(|seen| seen.revision < own.revision));
         let Some(this) = known.get(name.as_str()) else {
             return Ok(());
         };
+        // Our own write may be newer than the informer's state.
         let this = written.get(name).unwrap_or(this);
+        // Nothing to accept; the controller is also triggered by its own updates.
         if this.requested == this.accepted {
             return Ok(());
         }
         let group = this.group.clone();
+        // Own writes count as well, or two definitions could get one name within the informer's delay.
         let all = known.values().map(|d| written.get(&d.name).unwrap_or(d));
         let taken = accept::TakenNames::by(all.filter(|d| d.group == group).map(|d| &d.accepted));
         let update = accept(self.store.clone(), name.clone(), taken);
@@ -118,6 +128,7 @@ impl Naming {
 async fn accept(store: Arc<Store>, name: Str, taken: accept::TakenNames) -> Result<Definition> {
     let now = time::now();
     let mut transform = |live: Option<&Value>| {
+        // Built on each attempt: the closure runs again after a conflict.
         let gr = store.resource().group_resource();
         let mut v = live
             .ok_or_else(|| crate::apimachinery::Status::not_found(&gr, &name))?
@@ -134,17 +145,21 @@ async fn accept(store: Arc<Store>, name: Str, taken: accept::TakenNames) -> Resu
         .update(&Context::system(""), &name, &mut transform, false, &options)
         .await?;
     let v = updated.object.to_value();
+    // An unparsable revision reads as old, so that the informer's state wins.
     let revision = v.resource_version().parse().unwrap_or(0);
     Ok(Definition::from_value(&v, revision))
 }
 
 fn note(queue: &WorkQueue<Str>, definitions: &Informer<Definition>, change: &Change<'_, Definition>) {
+    // Also for deletions: `sync` finds nothing and returns.
     queue.add(change.key.into());
     // The old names may be free now, so retry the definitions that lack some.
     let Some(old) = change.old else { return };
+    // Only a change of accepted names can free one.
     if change.new.is_some_and(|new| new.accepted == old.accepted) {
         return;
     }
+    // The worker decides which of them can have the name now.
     for d in definitions.snapshot().values() {
         if d.group == old.group && d.requested != d.accepted {
             queue.add(d.name.clone());

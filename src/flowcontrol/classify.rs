@@ -19,11 +19,11 @@ pub(crate) const CATCH_ALL: &str = "catch-all";
 
 /// A FlowSchema whose level exists, parsed once per change of the objects instead of once per request.
 pub(crate) struct FlowSchema {
-    /// Its name.
+    /// `metadata.name`, part of the flow's id and a metric label.
     pub name: Arc<str>,
     /// The UIDs of the schema and its level.
     pub uids: Arc<Uids>,
-    /// Its level.
+    /// The level that its requests enter.
     pub level: Arc<Level>,
     /// Its number in the level's statistics.
     pub account: u32,
@@ -67,6 +67,7 @@ impl FlowSchema {
                 level: level_uid,
             }),
             level,
+            // Upstream's default, for objects that were stored without defaulting.
             precedence: object.at(&["spec", "matchingPrecedence"]).as_i64().unwrap_or(1000),
             rules: Rules::parse(object.at(&["spec", "rules"])),
             method,
@@ -98,6 +99,8 @@ pub(crate) fn distinguisher<'a>(method: Option<Distinguisher>, user: &'a UserInf
 pub(crate) fn classify<'a>(schemas: &'a [FlowSchema], user: &UserInfo, info: &RequestInfo) -> &'a FlowSchema {
     let matching = schemas.iter().find(|s| s.rules.matches(user, info));
     matching
+        // A stored catch-all schema may have been edited to match less than everything. It has the highest
+        // precedence number, so searching from the end finds it at once.
         .or_else(|| schemas.iter().rev().find(|s| &*s.name == CATCH_ALL))
         .expect("the catch-all schema is mandatory: the controller adds it if it is missing")
 }

@@ -1,8 +1,9 @@
-//! [`Clock`]: the time of the parts that have none of their own.
+//! [`Clock`]: the time that is passed into the pure parts of flow control, as the duration since its start.
+//! [`QueueSet`](super::queueset::QueueSet) and the statistics have no clock of their own.
 
 use std::time::{Duration, Instant, SystemTime};
 
-/// Measures from one moment on. Follows tokio's clock, which tests can pause.
+/// Monotonic time since a fixed origin. Follows tokio's clock, which tests can pause.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     origin: Instant,
@@ -22,6 +23,7 @@ impl Clock {
     pub(crate) fn now(&self) -> Duration {
         tokio::time::Instant::now()
             .into_std()
+            // Monotonic, but a test may advance and resume tokio's clock: never panic over it.
             .saturating_duration_since(self.origin)
     }
 
@@ -32,6 +34,7 @@ impl Clock {
 
     /// The moment of a reading, for people.
     pub(crate) fn wall(&self, at: Duration) -> SystemTime {
+        // Later steps of the system clock are ignored, so the times of one dump are consistent with each other.
         self.wall + at
     }
 }

@@ -24,7 +24,7 @@ use arc_swap::ArcSwap;
 use configuration::ManagedLevel;
 use std::sync::Arc;
 
-/// The objects that apply even if they are not stored.
+/// The objects that apply even if they are not stored (upstream's `pkg/apis/flowcontrol/bootstrap`).
 #[derive(Clone, Debug, Default)]
 pub struct Mandatory {
     /// The FlowSchemas `exempt` and `catch-all`.
@@ -33,7 +33,7 @@ pub struct Mandatory {
     pub levels: Vec<Value>,
 }
 
-/// Priority and fairness.
+/// Priority and fairness: the classified schemas, the levels with their seats, and their metrics.
 pub struct FlowController {
     server_limit: u32,
     mandatory: Mandatory,
@@ -56,7 +56,7 @@ pub struct Entered {
 }
 
 impl FlowController {
-    /// A controller of `server_limit` seats that knows the mandatory objects only.
+    /// A controller of `server_limit` seats with the mandatory objects only, until [`digest`](Self::digest).
     pub fn new(
         server_limit: u32,
         mandatory: Mandatory,
@@ -73,7 +73,9 @@ impl FlowController {
             schemas: ArcSwap::default(),
             levels: Mutex::default(),
         });
+        // Requests may arrive before the first list of the objects: the catch-all schema must exist by then.
         controller.digest([], []);
+        // A strong reference in the callback would keep the controller alive as long as the registry.
         let weak = Arc::downgrade(&controller);
         telemetry.before_scrape(move || {
             if let Some(controller) = weak.upgrade() {
@@ -93,6 +95,7 @@ impl FlowController {
             false => schema.distinguisher(user, info),
         };
         let flow = flow_hash(&schema.name, distinguisher);
+        // Counting watches takes the tracker's lock, which reads need not contend for.
         let writes = is_write(info);
         let watches = if writes { self.watches.interested(info) } else { 0 };
         let around = Surroundings {
@@ -124,6 +127,7 @@ impl FlowController {
     pub async fn run(self: Arc<Self>) {
         let mut balance_at = self.shared.clock.now() + seats::PERIOD;
         loop {
+            // Before the levels are read: an event that appears after its level was read must cause a notification.
             self.shared.housekeeping.looking();
             let next = self.lock().iter().filter_map(|m| m.level.next_event()).min();
             let wake_at = next.map_or(balance_at, |at| at.min(balance_at));
@@ -138,6 +142,7 @@ impl FlowController {
                 self.rebalance();
                 balance_at = now + seats::PERIOD;
             }
+            // Cloned, so that waking requests does not happen under the lock over the levels.
             let levels: Vec<Arc<Level>> = self.lock().iter().map(|m| m.level.clone()).collect();
             let due = |level: &&Arc<Level>| level.next_event().is_some_and(|at| at <= now);
             levels.iter().filter(due).for_each(|level| level.advance());
@@ -147,6 +152,7 @@ impl FlowController {
     /// The levels, by name.
     pub(super) fn inspect<R>(&self, look: impl FnOnce(&mut [ManagedLevel]) -> R) -> R {
         let mut levels = self.lock();
+        // In place: the order of the levels has no meaning, and an almost sorted list is cheap to sort.
         levels.sort_by(|a, b| a.level.name().cmp(b.level.name()));
         look(&mut levels)
     }
@@ -159,15 +165,18 @@ impl FlowController {
     pub(super) fn distinguisher(&self, schema: &str, user: &UserInfo, info: &RequestInfo) -> String {
         let schemas = self.schemas.load();
         let found = schemas.iter().find(|s| &*s.name == schema);
+        // The schema may have been deleted since the request was classified.
         found.map_or("", |s| s.distinguisher(user, info)).to_owned()
     }
 
     fn show(&self) {
+        // Deleted levels and schemas must not leave their last values in the exposition.
         self.gauges.reset();
         let requests = &self.shared.by_kind;
         self.gauges.set_read_vs_write(requests, self.shared.clock.now());
         for m in self.lock().iter() {
             m.level.inspect(|set, schemas| {
+                // Before the registry gathers: local counts are invisible until they are flushed.
                 schemas.iter().for_each(Series::flush);
                 self.gauges.set(&LevelReading {
                     name: m.level.name(),

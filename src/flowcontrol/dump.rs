@@ -14,9 +14,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Upstream's path of all dumps.
 pub(crate) const PATH: &str = "/debug/api_priority_and_fairness/";
-/// A level may have millions of queues: beyond this number only those in use are shown.
+/// A level may have millions of queues: beyond this number only those in use are listed.
 const MAX_EMPTY_QUEUES: u32 = 4096;
-/// Narrower columns are padded to this width.
+/// Minimum width of a column, including its comma and space (`minwidth` of upstream's tabwriter).
 const MIN_WIDTH: usize = 8;
 
 /// One of the dumps.
@@ -128,6 +128,7 @@ impl FlowController {
             "FlowSchemaName",
             "QueueIndex",
             "RequestIndexInQueue",
+            // Upstream's spelling; scripts parse the header.
             "FlowDistingsher",
             "ArriveTime",
             "InitialSeats",
@@ -159,6 +160,7 @@ impl FlowController {
     }
 
     fn request(&self, r: &Copied, details: bool) -> Row {
+        // Upstream prints -1 for the index of a request that is not in a queue.
         let place = |at: Option<u32>| at.map_or(-1, i64::from);
         let (user, info) = (&r.user, &r.info);
         let mut cells = row(&[
@@ -269,6 +271,7 @@ fn table(rows: &[Row]) -> String {
     for row in rows {
         for (at, cell) in row.iter().enumerate() {
             if at + 1 == columns {
+                // Writing to a string cannot fail.
                 let _ = writeln!(text, "{cell}");
             } else {
                 let _ = write!(text, "{:<1$}", format!("{cell},"), widths[at]);

@@ -1,5 +1,6 @@
-//! [`Housekeeping`]: tells the controller's task when a level needs it before the next adjustment of limits:
-//! seats that become free by themselves while requests wait.
+//! [`Housekeeping`]: wakes the controller's task when a level needs it before the next adjustment of limits,
+//! because seats become free by themselves while requests wait. The task itself is
+//! [`FlowController::run`](super::FlowController::run).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -20,7 +21,10 @@ fn nanos(at: Duration) -> u64 {
 impl Housekeeping {
     /// A level needs the task at that time.
     pub(crate) fn needed_at(&self, at: Option<Duration>) {
+        // Called under the level's lock. The task stores before it reads the level under the same lock, so either
+        // this load sees the task's store, or the task sees this level's event.
         if at.is_some_and(|at| nanos(at) < self.wakes_at.load(Ordering::Acquire)) {
+            // Stores a permit if the task is not waiting yet, so the notification cannot be lost.
             self.sooner.notify_one();
         }
     }

@@ -41,9 +41,10 @@ impl Integrator {
         }
     }
 
-    /// Changes the value.
+    /// Sets the value from `now` on.
     pub(crate) fn set(&mut self, now: Duration, value: f64) {
-        // Its time is added when it changes.
+        // Every request sets it, mostly to the same value, hence the short path. Without a change there is
+        // nothing to integrate yet.
         if value != self.value {
             self.advance(now);
             self.value = value;
@@ -53,6 +54,7 @@ impl Integrator {
 
     fn advance(&mut self, now: Duration) {
         let dt = now.saturating_sub(self.since).as_secs_f64();
+        // Callers read their clock before they take the lock, so times may arrive slightly out of order.
         self.since = self.since.max(now);
         self.seconds += dt;
         self.sum += self.value * dt;

@@ -44,13 +44,13 @@ pub(crate) struct Level {
 
 /// The dependencies that all levels share.
 pub(crate) struct Shared {
-    /// The time of everything.
+    /// One time base, so that readings of different levels can be compared.
     pub clock: Clock,
-    /// Told when a level needs its task.
+    /// Notified when a level has an event that is due before the task wakes up.
     pub housekeeping: Housekeeping,
     /// Metrics that requests update.
     pub families: Arc<Families>,
-    /// Requests of all levels.
+    /// Current requests of all levels, by kind and phase.
     pub by_kind: ReadVsWrite,
     /// The denominator of the utilization of a level without seats.
     pub tenth_of_server: u32,
@@ -75,13 +75,15 @@ impl Shared {
 
 struct State {
     set: QueueSet<Request>,
-    /// The flow schemas of the level by account. Places of deleted schemas are reused.
+    /// The flow schemas of the level by account. A deleted schema keeps its place: its requests may still run,
+    /// and it gets the place back if it is created again. The registry keeps the series of every name that had
+    /// requests anyway, as upstream's, so giving places back would save the smaller part.
     schemas: Vec<Series>,
     retry_after: RetryAfter,
     utilization: Utilization,
 }
 
-/// The state of a request.
+/// The level's data of a request in its set.
 pub(crate) struct Request {
     /// The caller.
     pub user: Arc<UserInfo>,
@@ -101,7 +103,7 @@ impl Request {
         self.runnable.insert(jobs).clone()
     }
 
-    /// True if the pool owes the request work.
+    /// True if the request has unfinished jobs on the compute pool.
     fn computes(&self) -> bool {
         self.runnable.as_ref().is_some_and(RunnableJobs::any)
     }
@@ -165,12 +167,14 @@ impl Level {
         found.unwrap_or_else(|| {
             let series = Series::new(&self.shared.families, &self.name, schema);
             state.schemas.push(series);
+            // The search is linear, but runs once per schema and change of the configuration only.
             state.schemas.len() - 1
         }) as u32
     }
 
     /// Changes the configuration.
     pub(super) fn configure(&self, queuing: Queuing, limit: u32, max_seats: Option<u32>) {
+        // An estimate with the old bound is harmless, so it needs no ordering with the set.
         self.max_seats.store(max_seats.unwrap_or(0), Ordering::Relaxed);
         let now = self.shared.clock.now();
         let mut state = self.lock();
@@ -206,6 +210,7 @@ impl Level {
         let (id, runnable) = match state.set.start(now, work, hash, account, request) {
             Ok(Started::Executing(id)) => {
                 series.dispatched();
+                // Upstream's queues see every request of such a level, also those that need not wait.
                 if state.set.is_queued(id) {
                     series.queue_length(1);
                     series.waited(Duration::ZERO, true);
@@ -213,6 +218,7 @@ impl Level {
                 (id, Some(state.set.item_mut(id).count_jobs()))
             }
             Ok(Started::Waiting(id)) => {
+                // Jobs are counted from the dispatch on; until then the request cannot have any.
                 series.queue_length(state.set.queue_length(id));
                 (id, None)
             }
@@ -229,6 +235,7 @@ impl Level {
         let phase = if waiting { Phase::Waiting } else { Phase::Executing };
         let class = RequestClass::of(&info.verb);
         self.shared.by_kind.enter(now, class, phase);
+        // Others may have become runnable: `start` takes seats back from requests that held them too long.
         self.unlock_and_wake(guard, now);
         Ok(Permit {
             level: self.clone(),
@@ -259,17 +266,18 @@ impl Level {
 
     /// Ends a period of the seat demand.
     pub(super) fn reset_demand(&self) -> Observed {
+        // Read outside of the lock, which every request of the level takes. The set tolerates times out of order.
         let now = self.shared.clock.now();
         self.lock().set.reset_demand(now)
     }
 
-    /// Shows the set, and the name of each schema by account. The lock is held meanwhile.
+    /// Passes the set and the series of each schema by account to `look`, under the level's lock.
     pub(super) fn inspect<R>(&self, look: impl FnOnce(&QueueSet<Request>, &[Series]) -> R) -> R {
         let state = self.lock();
         look(&state.set, &state.schemas)
     }
 
-    /// Shows the utilization up to now.
+    /// Passes the utilization up to now to `look`, under the level's lock.
     pub(super) fn inspect_utilization(&self, look: impl FnOnce(&mut Utilization, Duration)) {
         let now = self.shared.clock.now();
         look(&mut self.lock().utilization, now);
@@ -282,12 +290,14 @@ impl Level {
     /// Ends a critical section: the requests that were dispatched in it are woken after the lock is released.
     fn unlock_and_wake(&self, mut guard: MutexGuard<'_, State>, now: Duration) {
         let state = &mut *guard;
+        // Most critical sections dispatch nobody else.
         let wakers = match state.set.has_dispatched() {
             true => self.go_on(state, now),
             false => Vec::new(),
         };
         state.utilization.note(now, &state.set, self.shared.tenth_of_server);
         self.shared.housekeeping.needed_at(state.set.next_event());
+        // A woken request takes this lock at once: waking under it would make the other thread wait.
         drop(guard);
         wakers.into_iter().for_each(Waker::wake);
     }

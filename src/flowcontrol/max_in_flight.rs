@@ -44,13 +44,14 @@ struct Limiter {
 }
 
 /// Number of callers that are counted separately.
+// Callers are hashed into these slots. Two callers in one slot share its allowance; the limit still holds.
 const CALLERS: usize = 256;
 
 /// A request in flight; dropping it frees the slot.
 pub struct Permit(Arc<Limiter>, Caller);
 
 impl MaxInFlight {
-    /// A limiter with these limits, where 0 is unlimited. `gauges` is `apiserver_current_inflight_requests`.
+    /// A limiter with these limits; 0 means unlimited. `gauges` is `apiserver_current_inflight_requests`.
     pub fn new(read_only: usize, mutating: usize, gauges: &prometheus::IntGaugeVec) -> Self {
         let limiter = |limit, name| {
             Arc::new(Limiter {
@@ -86,6 +87,7 @@ impl MaxInFlight {
 
 impl Drop for Permit {
     fn drop(&mut self) {
+        // Relaxed: the counter guards no other memory.
         self.0.running.fetch_sub(1, Ordering::Relaxed);
         self.0.shares.leave(self.1);
         self.0.gauge.dec();

@@ -11,6 +11,7 @@ use crate::telemetry::{Telemetry, counters, histograms};
 use prometheus::{HistogramVec, IntCounterVec};
 use std::sync::Arc;
 
+// Buckets and label order of upstream's `pkg/util/flowcontrol/metrics/metrics.go`, for the same dashboards.
 const SECONDS: &[f64] = &[0.0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0];
 const LENGTHS: &[f64] = &[0.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0];
 const SEATS: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 100.0];
@@ -41,6 +42,7 @@ impl Families {
             histograms(r, &name(last), help, &labels, buckets)
         };
         Arc::new(Self {
+            // Registered by `Telemetry`, not here.
             dispatched: telemetry.dispatched.clone(),
             rejected: counters(
                 r,

@@ -2,14 +2,14 @@
 //! `k8s.io/apiserver/pkg/util/flowcontrol/fairqueuing/queueset`).
 //!
 //! A request of a flow joins the shortest queue of the flow's hand ([`super::shuffle_sharding`]). A progress
-//! meter R counts the seat-seconds that each nonempty queue could have used so far. Each queue has a reading
+//! meter R counts the seat-seconds that each active queue could have used so far. Each queue has a reading
 //! of the meter at which its next request is due; the queue whose next request would finish first is served.
 //! A request is charged with an estimate when it starts and with the difference when it ends, so a queue that
 //! used more than its part waits longer.
 //!
 //! The set has no clock and does no I/O: [`start`](QueueSet::start), [`finish`](QueueSet::finish) and
-//! [`advance`](QueueSet::advance) take the time, and [`take_dispatched`](QueueSet::take_dispatched) tells
-//! which waiting requests may run. Every operation costs at most the logarithm of the number of waiting
+//! [`advance`](QueueSet::advance) take the time, and [`take_dispatched`](QueueSet::take_dispatched) returns
+//! the waiting requests that may run. Every operation costs at most the logarithm of the number of waiting
 //! requests and held seats, and a step for each queue that is [skipped](QueueSet::holding_back_if); removing
 //! a waiting request in the middle of its queue is constant.
 
@@ -36,7 +36,11 @@ use std::time::Duration;
 /// The guess at the work of a request per seat, with which it is charged when it starts: 3 ms.
 const ESTIMATED_SERVICE: SeatSeconds = SeatSeconds::of_one(Duration::from_millis(3));
 
-/// How often requests that are held back are asked whether they may run.
+/// The part of the seats that may be given out of turn; see [`QueueSet::next_out_of_turn`].
+const OUT_OF_TURN_FRACTION: u32 = 4;
+
+/// Interval at which requests that are held back are checked again: nothing notifies the set when a caller has
+/// read its responses.
 const ASKED_AGAIN: Duration = Duration::from_millis(20);
 
 /// The treatment of requests beyond the limit.
@@ -71,6 +75,7 @@ pub(crate) struct QueueSet<T> {
     /// After this time a request gives its seats back if others need them.
     hold: Duration,
     /// Exempts requests from that.
+    // Function pointers instead of type parameters: the set stays generic over `T` only.
     keeps_seats: fn(&T) -> bool,
     /// Requests that are not dispatched while this holds.
     held_back: fn(&T) -> bool,
@@ -80,6 +85,10 @@ pub(crate) struct QueueSet<T> {
     queues: QueueMap,
     /// Queues with waiting requests, by the reading at which their oldest request would finish.
     order: BTreeSet<(SeatSeconds, u32)>,
+    /// Those of `order` that have no unfinished requests and whose oldest request needs one seat.
+    narrow_and_idle: BTreeSet<(SeatSeconds, u32)>,
+    /// Seats of executing requests that were served out of turn.
+    out_of_turn_seats: u32,
     requests: Requests<T>,
     /// Ends of the additional latencies.
     lingering: BinaryHeap<Reverse<Lingering>>,
@@ -131,6 +140,8 @@ impl<T> QueueSet<T> {
             skipped: false,
             queues: QueueMap::default(),
             order: BTreeSet::new(),
+            narrow_and_idle: BTreeSet::new(),
+            out_of_turn_seats: 0,
             requests: Requests::new(),
             lingering: BinaryHeap::new(),
             dispatched: Vec::new(),
@@ -152,8 +163,8 @@ impl<T> QueueSet<T> {
         self
     }
 
-    /// Lets requests wait while `held_back` holds, for which they are asked again every 20 ms. The queues
-    /// behind them are served meanwhile. A set without queues does not ask.
+    /// Lets requests wait while `held_back` holds, which is checked again every 20 ms. The queues
+    /// behind them are served meanwhile. A set without queues ignores it.
     pub(crate) fn holding_back_if(mut self, held_back: fn(&T) -> bool) -> Self {
         self.held_back = held_back;
         self
@@ -182,7 +193,9 @@ impl<T> QueueSet<T> {
         self.sync(now);
         let needed = (account as usize + 1).max(self.accounts.len());
         self.accounts.resize(needed, Account::default());
+        // The account must exist before anything below counts in it.
         let Queuing::Queues { dealer, length_limit } = self.queuing else {
+            // One at a time: taking more seats back than needed would only harm others.
             while !self.has_room(work.max_seats()) {
                 if !self.reclaim(now, false) {
                     self.totals.rejected += 1;
@@ -196,14 +209,18 @@ impl<T> QueueSet<T> {
         let fits = self.totals.waiting == 0 && self.totals.seats_in_use + work.max_seats() <= self.limit;
         if fits && !(self.held_back)(&item) {
             // No queue of the hand has work, so the first one that would be looked at is a shortest one.
+            // One card instead of the whole hand, because this is the path of most requests.
             let index = dealer.card(hash, self.next_card(dealer.hand_size()));
             let id = self.requests.insert(work, Some(index), account, now, self.r, item);
             self.pass(now, index, id);
             return Ok(Started::Executing(id));
         }
         let index = self.shortest_queue(&dealer, hash);
+        // Absent queues hold nothing.
         let length = self.queues.get(index).map_or(0, |queue| queue.waiting.len);
         let held_back = (self.held_back)(&item);
+        // As upstream's `rejectOrEnqueueToBoundLocked`, a full queue still takes requests while seats are free.
+        // Otherwise a wide request at the head would make its queue reject requests that could run.
         while length >= length_limit && (held_back || self.totals.seats_in_use >= self.limit) {
             if held_back || !self.reclaim(now, false) {
                 self.totals.rejected += 1;
@@ -217,6 +234,7 @@ impl<T> QueueSet<T> {
             return Ok(Started::Waiting(id));
         }
         // The caller learns it from the return value.
+        // From the end: it was dispatched just now.
         if let Some(at) = self.dispatched.iter().rposition(|d| *d == id) {
             self.dispatched.remove(at);
         }
@@ -230,9 +248,11 @@ impl<T> QueueSet<T> {
         match self.requests.get(id).state {
             State::Waiting => self.cancel(now, id),
             State::Executing => {
+                // Before the release, which forgets the queue if nothing is left in it.
                 self.leave_queue(id);
                 self.release(now, id);
             }
+            // Its seats were returned by `reclaim`.
             State::Released => self.leave_queue(id),
         }
         let request = self.requests.remove(id);
@@ -244,7 +264,11 @@ impl<T> QueueSet<T> {
 
     fn leave_queue(&mut self, id: Id) {
         if let Some(index) = self.requests.get(id).queue {
-            self.queues.at(index).unfinished -= 1;
+            let queue = self.queues.at(index);
+            queue.unfinished -= 1;
+            if queue.unfinished == 0 {
+                self.place(index);
+            }
             self.queues.forget_if_empty(index);
         }
     }
@@ -257,6 +281,7 @@ impl<T> QueueSet<T> {
 
     /// The next time at which seats become free by themselves, while requests wait.
     pub(crate) fn next_event(&self) -> Option<Duration> {
+        // Seats that become free for nobody need no timer: the next call returns them.
         if self.totals.waiting == 0 {
             return None;
         }
@@ -305,6 +330,7 @@ impl<T> QueueSet<T> {
             && due.until <= now
         {
             self.lingering.pop();
+            // In steps: the meter runs at another speed after each of them.
             self.read_meter(due.until);
             self.free(due.until, due.queue, due.account, due.seats);
         }
@@ -315,6 +341,8 @@ impl<T> QueueSet<T> {
         let passed = now.saturating_sub(self.read_at);
         self.read_at = self.read_at.max(now);
         if self.active_queues > 0 && !passed.is_zero() {
+            // Seats beyond the demand are not usable, so the meter must not count them: queues would gain credit from
+            // an idle level.
             let usable = self.queued_seats.min(u64::from(self.limit));
             self.r += SeatSeconds::of(usable as f64 / f64::from(self.active_queues), passed);
         }
@@ -340,6 +368,7 @@ impl<T> QueueSet<T> {
         let cards = hand.cards();
         let offset = self.next_card(cards.len());
         let rotated = cards[offset..].iter().chain(&cards[..offset]);
+        // By work, not by length: one wide request can outweigh many narrow ones (upstream's `shuffleShardLocked`).
         let work = |card: &&u32| self.queues.get(**card).map_or(SeatSeconds::ZERO, |q| q.waiting_work);
         *rotated.min_by_key(work).expect("a hand has at least one card")
     }

@@ -5,12 +5,13 @@ use crate::sync::{Mutex, MutexGuard};
 use crate::telemetry::timed::TimedHistogram;
 use std::time::Duration;
 
-/// Upstream's: they are made for fractions of a limit, which is 1 with priority and fairness.
+/// Upstream's buckets. They are made for fractions of a limit; with priority and fairness that limit is 1, so
+/// every count above 1 falls into the last bucket.
 const REQUESTS: &[f64] = &[
     0.0, 0.001, 0.01, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0,
 ];
 
-/// Where a request is.
+/// The phase of a request, a label of the metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// In a queue.
@@ -46,6 +47,7 @@ impl ReadVsWrite {
 
     /// A waiting request executes.
     pub(super) fn dispatched(&self, now: Duration, class: RequestClass) {
+        // Two critical sections: a scrape in between misses one request, which a statistic over time can bear.
         self.leave(now, class, Phase::Waiting);
         self.enter(now, class, Phase::Executing);
     }
@@ -53,6 +55,7 @@ impl ReadVsWrite {
     /// A request leaves a phase.
     pub(super) fn leave(&self, now: Duration, class: RequestClass, phase: Phase) {
         let requests = &mut self.lock()[index(class, phase)];
+        // Every `leave` follows an `enter` of the same phase: permits call both.
         requests.count -= 1;
         requests.over_time.set(now, f64::from(requests.count));
     }

@@ -4,6 +4,7 @@
 
 use std::collections::VecDeque;
 
+// Seconds; upstream's `maxRetryAfter`.
 const MAX: u64 = 32;
 
 /// The rejections of one level.
@@ -34,6 +35,7 @@ impl RetryAfter {
         if self.current.0 == now {
             self.current.1 += 1;
         } else {
+            // A second is counted once it is over. The current one is incomplete and would look quieter than it is.
             self.history.push_back(self.current);
             let kept = (2 * self.seconds).min(MAX);
             let newest = self.current.0;
@@ -49,7 +51,9 @@ impl RetryAfter {
         let recent = self.history.iter().rev();
         let recent = recent.take_while(|(second, _)| now.saturating_sub(*second) <= self.seconds);
         let rejected: u64 = recent.filter(|(second, _)| *second < now).map(|(_, n)| n).sum();
+        // Clients were told to stay away for `seconds`: only after that does a high rate mean that it was too short.
         let may_rise = self.raised_at.is_none_or(|at| now.saturating_sub(at) >= self.seconds);
+        // Three rejections a second on average raise it, fewer than one lower it.
         if may_rise && rejected >= 3 * self.seconds {
             self.seconds = (2 * self.seconds).min(MAX);
             self.raised_at = Some(now);

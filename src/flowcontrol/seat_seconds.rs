@@ -5,10 +5,10 @@ use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
 use std::time::Duration;
 
-/// Units per seat-second, as upstream: the debug dumps show eight decimals.
+/// Units per seat-second, as upstream: the debug dumps have eight decimals.
 const SCALE: i128 = 100_000_000;
 const NANOS_PER_UNIT: f64 = 1e9 / SCALE as f64;
-/// Amounts below this fit 64 bits and have no digits lost.
+/// Amounts below this are exact as `f64` and fit 64 bits.
 const MAX_NARROW: f64 = (1u64 << 52) as f64;
 
 /// Seats multiplied by time. Wider than upstream's 64 bits, so the meter never has to be wound back.
@@ -26,6 +26,7 @@ impl SeatSeconds {
         }
         let nanos = match u64::try_from(time.as_nanos()) {
             Ok(nanos) => nanos as f64,
+            // More than 584 years; only the type requires this.
             Err(_) => time.as_nanos() as f64,
         };
         let units = seats * nanos / NANOS_PER_UNIT;
@@ -50,6 +51,7 @@ impl SeatSeconds {
 
     /// How long `seats` take for this work.
     pub(crate) fn spread_over(self, seats: u32) -> Duration {
+        // Neither a negative amount nor 0 seats occurs; the bounds keep the result finite.
         let nanos = self.0.max(0) as f64 * NANOS_PER_UNIT / f64::from(seats.max(1));
         Duration::from_nanos(nanos as u64)
     }

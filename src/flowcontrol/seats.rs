@@ -9,7 +9,7 @@ use super::integrator::Observed;
 use allocate::{Class, allocate};
 use std::time::Duration;
 
-/// Time between two adjustments of the current limits.
+/// Time between two adjustments of the current limits; upstream's `borrowingAdjustmentPeriod`.
 pub(crate) const PERIOD: Duration = Duration::from_secs(10);
 /// Weight of the past in the smoothed demand: half of it is forgotten after five minutes.
 const SMOOTHING: f64 = 0.977;
@@ -77,6 +77,7 @@ pub(crate) fn limits(server: u32, levels: &[Shares]) -> Vec<Limits> {
     let sum: f64 = levels.iter().map(|l| f64::from(l.shares)).sum();
     let of = |l: &Shares| {
         let nominal = match l.shares {
+            // Also avoids 0 / 0 if no level has shares.
             0 => 0,
             shares => (f64::from(server) * f64::from(shares) / sum).ceil() as u32,
         };
@@ -84,6 +85,7 @@ pub(crate) fn limits(server: u32, levels: &[Shares]) -> Vec<Limits> {
         Limits {
             nominal,
             lower: nominal - percent(l.lendable_percent).min(nominal),
+            // Without a limit a level may borrow the seats of the whole server.
             upper: nominal.saturating_add(l.borrowing_percent.map_or(server, percent)),
         }
     };
@@ -99,6 +101,7 @@ impl Limits {
     /// The seats that one request of a level with queues may occupy at most.
     pub(crate) fn max_seats(&self, hand_size: u32) -> u32 {
         let fraction = (f64::from(self.nominal) * MAX_SEATS_FRACTION).ceil() as u32;
+        // A flow whose hand is full of wide requests must not fill the level alone.
         fraction.min(self.nominal / hand_size.max(1)).max(1)
     }
 }
@@ -106,6 +109,7 @@ impl Limits {
 impl Demand {
     /// Takes the statistics of a period that has ended.
     pub(crate) fn update(&mut self, observed: Observed) {
+        // Two adjustments in the same instant: there is no average, and dividing by zero would poison the smoothing.
         if observed.seconds <= 0.0 {
             self.last.max = observed.max;
             return;
@@ -124,6 +128,7 @@ impl Demand {
 /// of its nominal limit and the highest demand of the last period, hence borrowed seats return within one
 /// period.
 pub(crate) fn rebalance(levels: &[LevelDemand]) -> Balance {
+    // Rounding up makes it slightly more than the server's limit; upstream divides the same sum (`nominalCLSum`).
     let total: u32 = levels.iter().map(|l| l.limits.nominal).sum();
     let least = |l: &LevelDemand| match l.exempt {
         true => l.limits.lower.max(l.demand.watermark()),
@@ -148,6 +153,8 @@ pub(crate) fn rebalance(levels: &[LevelDemand]) -> Balance {
                 upper: f64::from(l.limits.upper),
             })
             .collect();
+        // The total, not `remaining`, as upstream's `updateBorrowingLocked`: seats in use by the exempt level are
+        // not taken from the others here.
         match allocate(f64::from(total), &classes) {
             Some(found) => {
                 balance.fair_fraction = found.fraction;

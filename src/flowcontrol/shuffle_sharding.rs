@@ -25,6 +25,7 @@ impl Dealer {
     /// `None` if the sizes are not usable: zero, more cards in a hand than in the deck, or more randomness
     /// than a hash has.
     pub(crate) fn try_new(deck: u32, hand: u32) -> Option<Self> {
+        // Together these bound `hand` by `MAX_HAND`, so it fits the array and its type.
         let usable = (1..=deck).contains(&hand) && deck <= MAX_DECK && entropy_bits(deck, hand) <= MAX_ENTROPY_BITS;
         usable.then_some(Self { deck, hand: hand as u8 })
     }
@@ -66,6 +67,7 @@ impl Dealer {
     fn draws(&self, mut hash: u64, count: usize) -> [u32; MAX_HAND] {
         let mut draws = [0; MAX_HAND];
         for (left, draw) in (1..=u64::from(self.deck)).rev().zip(&mut draws[..count]) {
+            // Mixed radix: each draw consumes the randomness of one digit, so the draws are independent.
             *draw = (hash % left) as u32;
             hash /= left;
         }
@@ -124,7 +126,7 @@ mod tests {
         let dealer = Dealer::try_new(128, 6).unwrap();
         let mut dealt = [0u32; 128];
         for flow in 0..64_000u64 {
-            // Consecutive numbers are no hashes; a multiplication spreads them over all bits.
+            // Consecutive numbers are not hashes; a multiplication spreads them over all bits.
             for card in dealer.deal(flow.wrapping_mul(0x9E37_79B9_7F4A_7C15)).cards() {
                 dealt[*card as usize] += 1;
             }

@@ -1,9 +1,12 @@
-//! [`Utilization`]: how much of a level was in use over time, as fractions of its capacity.
+//! [`Utilization`]: how much of a level was in use over time, as fractions of its capacity. The level updates it
+//! at the end of each critical section; `metrics::gauges` exposes it.
 
 use super::queueset::{QueueSet, Queuing};
 use crate::telemetry::timed::TimedHistogram;
 use std::time::Duration;
 
+// Buckets of upstream's `pkg/util/flowcontrol/metrics/metrics.go`. Demand may exceed the seats, hence its
+// buckets above 1.
 const SEATS: &[f64] = &[0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0];
 const REQUESTS: &[f64] = &[0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.25, 0.5, 0.75, 1.0];
 const DEMAND: &[f64] = &[0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.7, 2.0, 2.8, 4.0, 6.0];
@@ -40,6 +43,7 @@ impl Utilization {
         });
         let places = match set.queuing() {
             Queuing::Queues { dealer, length_limit } => f64::from(dealer.deck()) * f64::from(length_limit.max(1)),
+            // Nothing waits in such a level; the divisor only has to differ from zero.
             _ => 1.0,
         };
         self.seats.set(now, f64::from(totals.seats_in_use) / seats);

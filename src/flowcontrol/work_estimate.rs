@@ -12,6 +12,7 @@ use crate::request::RequestInfo;
 use crate::request::info::pairs;
 use std::time::Duration;
 
+/// Upstream's `bytesPerSeat` in `list_work_estimator.go`.
 const BYTES_PER_SEAT: u64 = 100_000;
 /// A list from the cache is streamed, so it does not hold all its objects at once.
 const CACHED_LIST_BYTES: u64 = 1_000_000;
@@ -134,7 +135,7 @@ struct ListParameters {
     continues: bool,
     limit: u64,
     initial_events: bool,
-    /// A number is not one, so the request is about to be rejected.
+    /// A numeric parameter does not parse, so the request is about to be rejected.
     invalid: bool,
 }
 
@@ -163,6 +164,7 @@ impl ListParameters {
         match self.version_match.as_str() {
             "NotOlderThan" => true,
             "" => match self.version.as_str() {
+                // A continue token pins a revision, which the cache may no longer have.
                 _ if self.continues => false,
                 "" => consistent_reads,
                 version => self.limit == 0 || version == "0",
@@ -181,12 +183,14 @@ fn list(info: &RequestInfo, query: &str, around: &Surroundings<'_>) -> u32 {
     let watch = info.verb == "watch";
     let starts_with_state = parameters.initial_events || matches!(parameters.version.as_str(), "" | "0");
     if watch && !starts_with_state {
+        // A watch that resumes replays only the events since its revision.
         return 1;
     }
     let Some(stored) = around.objects.stored(&info.api_group, &info.resource) else {
         return 1;
     };
     let from_cache = watch || parameters.is_from_cache(around.consistent_reads_from_cache);
+    // A list from the cache is charged by its page, too, although it scans all objects.
     let page = match parameters.limit {
         0 => stored.count,
         limit => limit.min(stored.count),

@@ -1,4 +1,5 @@
-//! Atomic and durable file writes, and permissions of private keys.
+//! Atomic and durable file writes, and permissions of private keys. Entry point: [`Staged`], which writes
+//! several files so that a crash leaves a usable set.
 
 use super::PkiError;
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -12,6 +13,7 @@ pub(super) const SECRET: u32 = 0o600;
 pub(super) const PUBLIC: u32 = 0o644;
 
 pub(super) fn create_dir(dir: &Path) -> Result<(), PkiError> {
+    // The mode applies to directories that are created only; an existing one keeps its own.
     DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(|e| {
         PkiError::new(
             dir,
@@ -91,6 +93,7 @@ impl Staged {
         for (temporary, synced) in written.iter().zip(synced) {
             synced.map_err(|e| temporary.target.failed(&e))?;
         }
+        // Renamed only after all were synced: a name must never point to content that a crash could lose.
         let (secrets, public): (Vec<_>, Vec<_>) = written.into_iter().partition(|t| t.target.mode == SECRET);
         rename(secrets)?;
         rename(public)
@@ -106,6 +109,7 @@ fn rename(files: Vec<Temporary<'_>>) -> Result<(), PkiError> {
     dirs.sort_unstable();
     dirs.dedup();
     for dir in dirs {
+        // A rename is durable once its directory is synced.
         let synced = File::open(dir).and_then(|dir| dir.sync_all());
         synced.map_err(|e| PkiError::new(dir, format!("cannot be synced: {e}")))?;
     }
@@ -121,8 +125,9 @@ impl Target {
     /// briefly.
     fn write(&self) -> Result<Temporary<'_>, PkiError> {
         let (Some(dir), Some(name)) = (self.path.parent(), self.path.file_name()) else {
-            return Err(PkiError::new(&self.path, "is no file name"));
+            return Err(PkiError::new(&self.path, "is not a file name"));
         };
+        // In the same directory: a rename across file systems would fail.
         let path = dir.join(format!(".{}.{}.tmp", name.to_string_lossy(), std::process::id()));
         // Left behind by a crashed process with the same PID.
         match std::fs::remove_file(&path) {
@@ -130,6 +135,7 @@ impl Target {
             _ => {}
         }
         let mut options = OpenOptions::new();
+        // `create_new` does not follow symbolic links that somebody planted under this name.
         let opened = options.write(true).create_new(true).mode(self.mode).open(&path);
         let mut temporary = Temporary {
             target: self,
@@ -148,7 +154,7 @@ impl Target {
 
 impl Drop for Temporary<'_> {
     fn drop(&mut self) {
-        // It is no longer there once it was renamed.
+        // Fails with `NotFound` after a successful rename, which is the usual case.
         let _ = std::fs::remove_file(&self.path);
     }
 }

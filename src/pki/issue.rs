@@ -60,17 +60,20 @@ pub(super) fn certificate(path: &Path, pem: &str) -> Result<CertificateDer<'stat
     let der = CertificateDer::from_pem_slice(pem.as_bytes()).map_err(|e| {
         PkiError::new(
             path,
-            format!("is no PEM certificate ({}); repair or remove it", pem::error_text(&e)),
+            format!(
+                "is not a PEM certificate ({}); repair or remove it",
+                pem::error_text(&e)
+            ),
         )
     })?;
     X509Certificate::from_der(&der)
-        .map_err(|e| PkiError::new(path, format!("is no X.509 certificate ({e}); repair or remove it")))?;
+        .map_err(|e| PkiError::new(path, format!("is not an X.509 certificate ({e}); repair or remove it")))?;
     Ok(der)
 }
 
 pub(super) fn key(path: &Path, pem: &str) -> Result<KeyPair, PkiError> {
     KeyPair::from_pem(pem)
-        .map_err(|e| PkiError::new(path, format!("is no usable private key ({e}); repair or remove it")))
+        .map_err(|e| PkiError::new(path, format!("is not a usable private key ({e}); repair or remove it")))
 }
 
 pub(super) fn matches(certificate: &CertificateDer<'_>, key: &KeyPair) -> bool {
@@ -84,6 +87,7 @@ fn params(common_name: &str, now: SystemTime, life: Duration) -> CertificatePara
     params.distinguished_name.push(DnType::CommonName, common_name);
     params.not_before = (now - BACKDATE).into();
     params.not_after = (now + life).into();
+    // Lets verifiers choose between CAs of the same name, such as those of several gateways.
     params.use_authority_key_identifier_extension = true;
     params
 }
@@ -103,6 +107,7 @@ impl Authority {
             .transpose()?;
         let (pem, key_pair) = match (files::read(&path)?, found_key) {
             (Some(pem), key_pair) => (pem, key_pair),
+            // A key without its certificate: a crash between the two renames, or a backup of keys only.
             (None, found) => {
                 let key_pair = match found {
                     Some(key_pair) => key_pair,
@@ -168,7 +173,7 @@ impl Authority {
         now: SystemTime,
     ) -> Result<(String, String), PkiError> {
         let issuer = self.issuer.as_ref();
-        let issuer = issuer.ok_or_else(|| PkiError::new(&self.key_path, "is missing: nothing can be issued"))?;
+        let issuer = issuer.ok_or_else(|| PkiError::new(&self.key_path, "is missing: no certificate can be issued"))?;
         let failed = || generation(&self.path);
         let mut params = params(user, now, life);
         if let Some(group) = group {
@@ -194,6 +199,7 @@ impl Leaf {
         let der = certificate(&path, &pem)?;
         let issued = X509Certificate::from_der(&der).ok();
         let issued = issued.and_then(|(_, c)| u64::try_from(c.validity().not_before.timestamp()).ok());
+        // Verified as of the moment it was issued, because expiry does not change who issued it.
         let issued = UnixTime::since_unix_epoch(Duration::from_secs(issued.unwrap_or(0)));
         Ok(self.verify(&der, ca, issued).is_err())
     }
@@ -233,9 +239,11 @@ impl Leaf {
                 ),
             ));
         };
+        // The first start creates everything; only a replacement is news.
         if path.exists() {
             tracing::info!(file = %path.display(), reason = reissue_reason, "certificate reissued");
         }
+        // Always a new key: a reissue may be the response to a leaked one.
         let key_pair = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(generation(&key_path))?;
         let issued = self
             .params(now)
@@ -323,6 +331,7 @@ impl Leaf {
         let anchor = webpki::anchor_from_trusted_cert(&ca.certificate)?;
         let leaf = webpki::EndEntityCert::try_from(der)?;
         let algorithms = webpki::ALL_VERIFICATION_ALGS;
+        // No intermediates: generated CAs issue leaves directly.
         leaf.verify_for_usage(algorithms, &[anchor], &[], at, usage, None, None)?;
         Ok(())
     }

@@ -1,6 +1,9 @@
-//! Kubeconfig files: the administrator's, and those generated on request.
+//! Kubeconfig files: the administrator's, and those generated on request. [`Kubeconfig`] renders one;
+//! [`write_kubeconfig`] writes it with the mode of a private key.
 
 use super::{PkiError, files};
+use crate::apimachinery::codec::yaml;
+use crate::json;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use std::path::Path;
@@ -32,51 +35,32 @@ pub(crate) enum Credentials<'a> {
     Token(&'a str),
 }
 
-/// A YAML scalar, quoted unless it is certainly safe as a plain one.
-fn scalar(text: &str) -> String {
-    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.' | b'@');
-    match text.bytes().all(plain) && text.bytes().next().is_some_and(|b| b.is_ascii_alphabetic()) {
-        true => text.to_owned(),
-        false => crate::apimachinery::field::quote(text),
-    }
-}
-
 impl Kubeconfig<'_> {
     /// Renders the file.
     pub(crate) fn to_yaml(self) -> String {
         let b64 = |bytes: &[u8]| STANDARD.encode(bytes);
         let credentials = match self.credentials {
-            Credentials::Certificate { certificate, key } => format!(
-                "client-certificate-data: {}\n    client-key-data: {}",
-                b64(certificate),
-                b64(key)
-            ),
-            Credentials::Token(token) => format!("token: {}", scalar(token)),
+            Credentials::Certificate { certificate, key } => json!({
+                "client-certificate-data": (b64(certificate)),
+                "client-key-data": (b64(key)),
+            }),
+            Credentials::Token(token) => json!({"token": token}),
         };
-        format!(
-            "apiVersion: v1\n\
-             kind: Config\n\
-             clusters:\n\
-             - name: torana\n  \
-               cluster:\n    \
-                 certificate-authority-data: {ca}\n    \
-                 server: {server}\n\
-             contexts:\n\
-             - name: {context}\n  \
-               context:\n    \
-                 cluster: torana\n    \
-                 user: {user}\n\
-             current-context: {context}\n\
-             preferences: {{}}\n\
-             users:\n\
-             - name: {user}\n  \
-               user:\n    \
-                 {credentials}\n",
-            ca = b64(self.certificate_authority),
-            server = self.server,
-            context = scalar(&format!("{}@torana", self.user)),
-            user = scalar(self.user),
-        )
+        let cluster = json!({
+            "certificate-authority-data": (b64(self.certificate_authority)),
+            "server": (self.server),
+        });
+        let context = format!("{}@torana", self.user);
+        // Encoded rather than filled into a text: a user may be called `null` or `1`.
+        yaml::to_string(&json!({
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "torana", "cluster": cluster}],
+            "contexts": [{"name": (&context), "context": {"cluster": "torana", "user": (self.user)}}],
+            "current-context": (&context),
+            "preferences": {},
+            "users": [{"name": (self.user), "user": credentials}],
+        }))
     }
 }
 
@@ -94,6 +78,7 @@ pub(crate) fn write_secret(path: &Path, content: &str) -> Result<(), PkiError> {
 /// The file cannot be written.
 pub(crate) fn write_kubeconfig(path: &Path, kubeconfig: &Kubeconfig<'_>) -> Result<(), PkiError> {
     let yaml = kubeconfig.to_yaml();
+    // Keeps the modification time: tools watch this file.
     if files::read(path)?.as_deref() == Some(&yaml) {
         return Ok(());
     }

@@ -1,4 +1,6 @@
-//! [`Signer`]: a CA that signs certificate signing requests (`pkg/controller/certificates/authority`).
+//! [`Signer`]: a CA that signs certificate signing requests (upstream's
+//! `pkg/controller/certificates/authority`). Whether a request may be signed is decided by the signing
+//! controller.
 
 use super::{PkiError, files, issue};
 use crate::x509::{CertificateRequest, Draft, pem};
@@ -8,9 +10,12 @@ use std::time::Duration;
 use time::OffsetDateTime;
 use x509_parser::prelude::{FromDer as _, ParsedExtension, X509Certificate};
 
-/// `notBefore` lies in the past by this much, and so does `notAfter` of certificates that live long.
+/// `notBefore` lies in the past by this much, for clients whose clocks are behind. `notAfter` of certificates
+/// that live [`SHORT`] or longer is earlier by the same time, so that they live no longer than asked for. As
+/// upstream's `PermissiveSigningPolicy`.
 const BACKDATE: Duration = Duration::from_secs(300);
-/// Certificates that live shorter end when they were asked to.
+/// Certificates shorter than this end exactly when they were asked to: taking `BACKDATE` off would leave
+/// little of them.
 const SHORT: Duration = Duration::from_secs(8 * 3600);
 
 /// A CA and its key.
@@ -37,6 +42,7 @@ fn algorithm(key: &KeyPair) -> Option<&'static [u8]> {
         (&rcgen::PKCS_RSA_SHA256, RSA_SHA256),
         (&rcgen::PKCS_ED25519, ED25519),
     ];
+    // rcgen knows the algorithm but does not expose its encoding, which the certificate needs twice.
     let found = known.iter().find(|(of, _)| *key.algorithm() == **of);
     found.map(|(_, der)| *der)
 }
@@ -67,6 +73,7 @@ impl Signer {
             path: path.to_owned(),
             algorithm,
             subject: ca.subject().as_raw().to_vec(),
+            // Absent in CAs of old tools; then the authority key identifier is left out.
             key_id: key_id.unwrap_or_default(),
             not_after: not_after.map_err(|e| PkiError::new(path, e.to_string()))?,
             key,
@@ -90,6 +97,7 @@ impl Signer {
             let at = crate::apimachinery::time::format(self.not_after);
             return Err(fail(format!("the signer has expired: NotAfter={at}")));
         }
+        // Random, so that gateways with the same CA need not agree on a counter.
         let mut serial = [0; 16];
         aws_lc_rs::rand::fill(&mut serial).map_err(|_| fail("no random numbers are available".to_owned()))?;
         let end = if life < SHORT {

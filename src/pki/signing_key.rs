@@ -13,6 +13,8 @@ pub(super) fn ensure(dir: &Path, rsa: bool, made: &mut GeneratedFiles) -> Result
     let key_pair = match files::read_secret(&path)? {
         Some(pem) => key(&path, &pem)?,
         None => {
+            // A new pair would silently invalidate every token; a lost key is more likely a mistake, such as
+            // a volume that is not mounted.
             if files::read(&public_path)?.is_some() {
                 let remedy = "put the private key back, or remove sa.pub to have a new pair made (every service account token becomes invalid)";
                 return Err(PkiError::new(&path, format!("is missing beside sa.pub; {remedy}")));

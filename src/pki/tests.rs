@@ -73,7 +73,7 @@ fn keys_are_readable_by_their_owner_only() {
 }
 
 #[test]
-fn no_certificate_is_written_beside_a_key_that_is_not() {
+fn no_certificate_is_written_if_its_key_cannot_be() {
     let tmp = tempfile::tempdir().unwrap();
     let mut staged = files::Staged::default();
     staged.add(&tmp.path().join("a.crt"), "a".to_owned(), files::PUBLIC);
@@ -168,6 +168,25 @@ fn the_kubeconfig_is_self_contained() {
 }
 
 #[test]
+fn users_of_a_kubeconfig_may_have_any_name() {
+    for user in ["true", "null", "yes", "1", "system:jane", "a: b #c", "", "two\nlines"] {
+        let text = Kubeconfig {
+            server: "https://127.0.0.1:6443",
+            certificate_authority: b"ca",
+            user,
+            credentials: Credentials::Token(user),
+        }
+        .to_yaml();
+        let document = crate::apimachinery::codec::yaml::decode(text.as_bytes()).unwrap();
+        let entry = &document.get("users").items()[0];
+        assert_eq!(entry.get("name").as_str(), Some(user), "{text}");
+        assert_eq!(entry.at(&["user", "token"]).as_str(), Some(user), "{text}");
+        let context = document.get("contexts").items()[0].at(&["context", "user"]).as_str();
+        assert_eq!(context, Some(user), "{text}");
+    }
+}
+
+#[test]
 fn client_certificates_are_issued_for_the_requested_lifetime() {
     let tmp = tempfile::tempdir().unwrap();
     let options = options(tmp.path());
@@ -200,7 +219,7 @@ fn client_certificates_are_issued_for_the_requested_lifetime() {
 }
 
 #[test]
-fn a_serving_pair_in_a_directory_of_its_own_is_made_renewed_or_left_alone() {
+fn serving_dir_pairs_are_generated_renewed_or_kept() {
     let tmp = tempfile::tempdir().unwrap();
     let mut ours = options(tmp.path());
     ours.serving_dir = Some(tmp.path().join("certs"));

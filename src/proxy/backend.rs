@@ -94,6 +94,7 @@ pub(crate) async fn upgrade(
     tasks: &TaskGroup,
 ) -> Result<Upgrade, BackendError> {
     let mut response = send(backend, request, tasks).await?;
+    // The client gets the headers as the backend sent them: upstream copies the raw connection.
     response.extensions_mut().insert(FromBackend::Verbatim);
     Ok(match response.status() {
         StatusCode::SWITCHING_PROTOCOLS => {
@@ -177,6 +178,7 @@ async fn drive(
     tasks: &TaskGroup,
 ) -> Result<http1::SendRequest<Body>, DialError> {
     let handshake = http1::Builder::new()
+        // As Go's client writes header names.
         .title_case_headers(true)
         .handshake(TokioIo::new(io))
         .await;

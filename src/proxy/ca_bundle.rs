@@ -20,7 +20,7 @@ struct Inner {
     parsed: OnceLock<Result<Arc<ParsedBundle>, UnusableBundle>>,
 }
 
-/// Why a bundle cannot be used. Upstream's texts.
+/// Why a bundle cannot be used. Messages as upstream words them.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub(crate) enum UnusableBundle {
     /// It has no PEM block.
@@ -104,6 +104,7 @@ impl fmt::Debug for CaBundle {
 /// # Errors
 /// [`UnusableBundle`].
 pub(crate) fn check_bundle(pem: &[u8]) -> Result<(), UnusableBundle> {
+    // Not through the cache of a `CaBundle`: validation sees each bundle once.
     parse(pem).map(drop)
 }
 
@@ -117,6 +118,8 @@ fn parse(pem: &[u8]) -> Result<ParsedBundle, UnusableBundle> {
         certificates.push(certificate);
     }
     if certificates.is_empty() {
+        // Upstream tells a file without any PEM block from one whose blocks are not certificates, such as
+        // keys.
         let text = String::from_utf8_lossy(pem);
         let is_pem = text.contains("-----BEGIN ") && text.contains("-----END ");
         return Err(match is_pem {

@@ -41,6 +41,7 @@ fn is_weak(c: &X509Certificate<'_>) -> bool {
 
 impl<V: Verdict> Verdict for CountingVerdict<V> {
     fn of(&self, presented: &PresentedChain<'_>) -> Result<(), Error> {
+        // Before the verdict, so that refused certificates count too.
         self.inspect(presented.leaf, presented.chain);
         self.verdict.of(presented)
     }
@@ -56,7 +57,7 @@ mod tests {
 
     /// Marks a certificate as signed with SHA-1: the OIDs of `sha256WithRSAEncryption` and
     /// `sha1WithRSAEncryption` differ only in the last byte.
-    fn said_to_be_over_sha1(der: &[u8]) -> CertificateDer<'static> {
+    fn marked_as_sha1(der: &[u8]) -> CertificateDer<'static> {
         const SHA256: [u8; 9] = [0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x0b];
         let mut der = der.to_vec();
         let all = der.windows(SHA256.len()).enumerate().filter(|(_, w)| *w == SHA256);
@@ -77,7 +78,7 @@ mod tests {
         let mut named = CertificateParams::new(vec!["ext.ns.svc".to_owned()]).unwrap();
         named.distinguished_name.push(DnType::CommonName, "ext.ns.svc");
         let leaf = named.signed_by(&rsa(), &issuer).unwrap();
-        let (own, weak) = (said_to_be_over_sha1(own.der()), said_to_be_over_sha1(leaf.der()));
+        let (own, weak) = (marked_as_sha1(own.der()), marked_as_sha1(leaf.der()));
 
         let telemetry = Telemetry::new();
         let inspecting = CountingVerdict {

@@ -36,9 +36,9 @@ pub(crate) enum Offer {
     Http1,
 }
 
-/// An established connection.
+/// A connection on which HTTP can start: TLS, if any, is established.
 pub(crate) struct Dialed {
-    /// The byte stream.
+    /// The byte stream; without TLS only over a Unix socket.
     pub io: Connection,
     /// Whether HTTP/2 was negotiated.
     pub http2: bool,
@@ -129,7 +129,7 @@ pub(crate) async fn dial_socket(
         Protocol::Http1 => Ok(plain(io, false)),
         // h2c with prior knowledge leaves no HTTP/1.1 for upgrades.
         Protocol::Http2 if offer == Offer::Http1 => Err(DialError(format!(
-            "dial unix {}: h2c+unix sockets take no upgrades",
+            "dial unix {}: h2c+unix sockets do not support upgrades",
             socket.path.display()
         ))),
         Protocol::Http2 => Ok(plain(io, true)),
@@ -155,6 +155,7 @@ async fn secure(
     tls: &ClientTls,
     offer: Offer,
 ) -> Result<Dialed, DialError> {
+    // Go's message for a handshake without a server name.
     let Some(name) = tls.server_name.clone() else {
         return Err(DialError(
             "tls: either ServerName or InsecureSkipVerify must be specified".into(),
@@ -170,6 +171,7 @@ async fn secure(
         Ok(Err(e)) => return Err(DialError(handshake_error(&e, ends))),
         Ok(Ok(io)) => io,
     };
+    // Without ALPN the server speaks HTTP/1.1.
     let http2 = io.get_ref().1.alpn_protocol() == Some(b"h2");
     Ok(Dialed {
         io: Connection::Tls(io),

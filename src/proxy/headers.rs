@@ -66,6 +66,8 @@ fn may_trail(name: &str) -> bool {
         "upgrade",
         "x-torana-hops",
     ];
+    // Compared with `folds_to`, since some backends (CGI, WSGI) treat `_` like `-`: `x_remote_user` would
+    // claim an identity too.
     !names.iter().any(|n| folds_to(name, n)) && !prefixes.iter().any(|p| folds_to_prefix(name, p))
 }
 
@@ -89,6 +91,7 @@ pub(crate) fn keep_identity_end_to_end(headers: &mut HeaderMap) {
         .iter()
         .filter_map(|v| v.to_str().ok())
         .collect();
+    // Usually there is nothing to remove, and the client's lines stay as they are.
     if !lines.iter().flat_map(|l| l.split(',')).any(ours) {
         return;
     }
@@ -99,13 +102,15 @@ pub(crate) fn keep_identity_end_to_end(headers: &mut HeaderMap) {
         .filter(|n| !ours(n))
         .collect();
     let kept = HeaderValue::from_str(&kept.join(", "));
+    // Even if the joined value cannot be set: with the original, the backend could drop the identity headers.
     headers.remove(header::CONNECTION);
     if let Ok(kept) = kept {
         headers.insert(header::CONNECTION, kept);
     }
 }
 
-/// Whether the client requests an upgrade. Upstream's test: any `Connection` value that contains "upgrade".
+/// Whether the client requests an upgrade. As upstream's `httpstream.IsUpgradeRequest`: any `Connection`
+/// value that contains "upgrade".
 pub(crate) fn wants_upgrade(headers: &HeaderMap) -> bool {
     headers
         .get_all(header::CONNECTION)
@@ -122,6 +127,7 @@ pub(crate) fn forwarded_for(headers: &mut HeaderMap, client: Option<IpAddr>) {
             none.insert(address(client));
         }
         Entry::Occupied(mut some) => {
+            // Values that are not ASCII are dropped: they are not addresses.
             let before: Vec<&str> = some.iter().filter_map(|v| v.to_str().ok()).collect();
             let all = match before.is_empty() {
                 true => Ok(address(client)),
@@ -176,6 +182,7 @@ pub(crate) fn forwarded_target(headers: &mut HeaderMap, host: HeaderValue, path:
 /// Forwards informational responses to this request to `informational`.
 pub(crate) fn forward_informational<B>(request: &mut http::Request<B>, informational: InformationalSender) {
     hyper::ext::on_informational(request, move |early| {
+        // 1xx responses bypass the rest of the response's path, so they are cleaned here.
         let mut headers = early.headers().clone();
         clean_response(&mut headers);
         informational.send(early.status(), &headers);

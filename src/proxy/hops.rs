@@ -86,6 +86,7 @@ impl Hops {
     /// from a client. A proxy is recognised by `X-Forwarded-For` together with the audit ID, which gateways
     /// send on.
     pub(crate) fn first(&self, headers: &HeaderMap) -> Option<HeaderValue> {
+        // Clients seldom send both headers, and gain nothing if they do.
         (headers.contains_key(FORWARDED_FOR) && headers.contains_key(AUDIT_ID)).then(|| self.own.clone())
     }
 
@@ -95,6 +96,7 @@ impl Hops {
         // Hashed with a random key, so that clients cannot provoke collisions.
         let key = self.in_flight.hasher.hash_one((audit_id.as_bytes(), handler));
         let is_new = self.in_flight.requests().insert(key);
+        // A rejected duplicate gets no guard, which would remove the entry of the first request when dropped.
         is_new.then(|| InFlightGuard(self.in_flight.clone(), key))
     }
 
@@ -110,6 +112,8 @@ impl Hops {
     /// # Errors
     /// 508 with the path, if the request has passed this gateway before or has passed too many.
     pub(crate) fn next_value(&self, headers: &HeaderMap) -> Result<Option<HeaderValue>, Status> {
+        // Invalid IDs are ignored rather than rejected. The others are echoed in the message and sent on, so
+        // they must be harmless.
         let is_id = |id: &&str| {
             let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'-';
             !id.is_empty() && id.len() <= MAX_ID_LENGTH && id.bytes().all(plain)

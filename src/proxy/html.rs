@@ -15,7 +15,7 @@ pub(crate) use body::{Encoding, Rewritten};
 use super::links::Links;
 use entities::{escape, unescaped};
 
-/// Longest tag that is parsed; a longer one is passed on unchanged, so that the buffer stays small.
+/// Longest tag that is parsed; a longer one is passed on unchanged up to its end, so that the buffer stays small.
 const MAX_TAG: usize = 64 << 10;
 
 /// Attributes that hold a link, by tag: `atomsToAttrs` in upstream's `transport.go`.
@@ -71,10 +71,32 @@ pub struct Page {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Text,
+    /// In a start tag that is buffered until its end has been seen.
+    Tag(Seen),
+    /// In a start tag longer than [`MAX_TAG`], which is not buffered, and the raw text that it begins.
+    LongTag(At, Option<&'static str>),
     /// In the content of one of the [`RAW`] tags.
     Raw(&'static str),
     /// In a comment or declaration, until these bytes.
     Comment(&'static [u8]),
+}
+
+/// How far a buffered start tag has been searched for its end. Kept, so that no byte is looked at twice, in however
+/// many pieces the tag comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Seen {
+    bytes: usize,
+    at: At,
+}
+
+/// A place in a start tag, behind its `<`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum At {
+    Between,
+    Name,
+    Equals,
+    Bare,
+    Quoted(u8),
 }
 
 struct Attribute<'a> {
@@ -95,6 +117,7 @@ impl Page {
     /// Feeds more input and appends what can be output to `out`.
     pub fn push(&mut self, more: &[u8], out: &mut Vec<u8>) {
         self.rest.extend_from_slice(more);
+        // Taken out, because `scan` borrows all of `self`.
         let rest = std::mem::take(&mut self.rest);
         let used = self.scan(&rest, out);
         self.rest = rest;
@@ -113,9 +136,12 @@ impl Page {
             let here = &page[at..];
             let used = match self.state {
                 State::Text => self.text(here, out),
+                State::Tag(seen) => self.start_tag(seen, here, out),
+                State::LongTag(at, raw) => self.long_tag(at, raw, here, out),
                 State::Raw(tag) => self.raw(tag, here, out),
                 State::Comment(end) => self.comment(end, here, out),
             };
+            // Nothing more can be decided without further input.
             if used == 0 {
                 break;
             }
@@ -137,17 +163,11 @@ impl Page {
         };
         match here.get(1) {
             None => 0,
-            Some(b) if b.is_ascii_alphabetic() => match start_tag(here) {
-                Some(length) => {
-                    self.tag(&here[..length], out);
-                    length
-                }
-                None if here.len() < MAX_TAG => 0,
-                None => {
-                    out.push(b'<');
-                    1
-                }
-            },
+            Some(b) if b.is_ascii_alphabetic() => {
+                let (bytes, at) = (1, At::Name);
+                self.start_tag(Seen { bytes, at }, here, out)
+            }
+            // Shorter prefixes of `<!--` cannot be told from a declaration yet.
             Some(b'!') if here.len() < 4 => 0,
             Some(b'!') if here.starts_with(b"<!--") => {
                 self.state = State::Comment(b"-->");
@@ -163,12 +183,55 @@ impl Page {
         }
     }
 
+    /// `here` begins with a start tag.
+    fn start_tag(&mut self, seen: Seen, here: &[u8], out: &mut Vec<u8>) -> usize {
+        // The bound counts the same however the page is cut into pieces.
+        let tag = &here[..here.len().min(MAX_TAG)];
+        match tag_end(&tag[seen.bytes..], seen.at) {
+            Ok(length) => {
+                let length = seen.bytes + length;
+                self.state = State::Text;
+                self.tag(&tag[..length], out);
+                length
+            }
+            Err(at) if tag.len() < MAX_TAG => {
+                let bytes = tag.len();
+                self.state = State::Tag(Seen { bytes, at });
+                0
+            }
+            Err(at) => {
+                // All of the tag passes, not just its `<` as text: the tags that seem to begin in it would be searched
+                // for their ends in turn, which is quadratic.
+                self.state = State::LongTag(at, raw_text(split_name(&tag[1..]).0));
+                out.extend_from_slice(tag);
+                tag.len()
+            }
+        }
+    }
+
+    /// `here` is the rest of a start tag that is not parsed.
+    fn long_tag(&mut self, at: At, raw: Option<&'static str>, here: &[u8], out: &mut Vec<u8>) -> usize {
+        let used = match tag_end(here, at) {
+            Ok(length) => {
+                self.state = raw.map_or(State::Text, State::Raw);
+                length
+            }
+            Err(at) => {
+                self.state = State::LongTag(at, raw);
+                here.len()
+            }
+        };
+        out.extend_from_slice(&here[..used]);
+        used
+    }
+
     fn comment(&mut self, end: &'static [u8], here: &[u8], out: &mut Vec<u8>) -> usize {
         let used = match here.windows(end.len()).position(|w| w == end) {
             Some(found) => {
                 self.state = State::Text;
                 found + end.len()
             }
+            // The last bytes may begin the end mark, so they stay in the buffer.
             None => here.len().saturating_sub(end.len() - 1),
         };
         out.extend_from_slice(&here[..used]);
@@ -183,11 +246,13 @@ impl Page {
                 && matches!(w[end - 1], b' ' | b'\n' | b'\r' | b'\t' | 0x0c | b'/' | b'>')
         };
         let used = match here.windows(end).position(is_end) {
+            // Nothing ends `plaintext`, not even its own end tag.
             Some(found) if tag != "plaintext" => {
                 self.state = State::Text;
                 // The end tag itself is then handled as text.
                 found + 2
             }
+            // As for comments: the last bytes may begin the end tag.
             _ => here.len().saturating_sub(end - 1),
         };
         out.extend_from_slice(&here[..used]);
@@ -198,7 +263,8 @@ impl Page {
         let (name, mut rest) = split_name(&tag[1..tag.len() - 1]);
         let name = name.to_ascii_lowercase();
         let known = |all: &str| all.as_bytes() == name.as_slice();
-        if let Some(raw) = RAW.into_iter().find(|raw| known(raw)) {
+        // A self-closing slash does not prevent this in HTML.
+        if let Some(raw) = raw_text(&name) {
             self.state = State::Raw(raw);
         }
         let links = LINKS.iter().find(|(tag, _)| known(tag)).map_or(&[][..], |(_, a)| *a);
@@ -211,6 +277,7 @@ impl Page {
             out.extend_from_slice(&key);
             out.extend_from_slice(b"=\"");
             let is_link = links.iter().any(|l| l.as_bytes() == key.as_slice());
+            // A link that is not UTF-8 is left alone, as one that cannot be parsed.
             let new = std::str::from_utf8(a.value)
                 .ok()
                 .filter(|_| is_link)
@@ -225,22 +292,18 @@ impl Page {
     }
 }
 
-/// Length of the start tag at the beginning of `here`; `None` if it is incomplete.
-fn start_tag(here: &[u8]) -> Option<usize> {
-    #[derive(PartialEq)]
-    enum At {
-        Between,
-        Name,
-        Equals,
-        Bare,
-        Quoted(u8),
-    }
-    let mut at = At::Name;
-    for (i, b) in here.iter().enumerate().skip(1) {
+/// The one of the [`RAW`] tags with this name.
+fn raw_text(name: &[u8]) -> Option<&'static str> {
+    RAW.into_iter().find(|raw| name.eq_ignore_ascii_case(raw.as_bytes()))
+}
+
+/// Length of the rest of a start tag, from this place in it; or else the place at the end of `rest`.
+fn tag_end(rest: &[u8], mut at: At) -> Result<usize, At> {
+    for (i, b) in rest.iter().enumerate() {
         at = match (at, *b) {
             (At::Quoted(q), b) if b == q => At::Between,
             (At::Quoted(q), _) => At::Quoted(q),
-            (_, b'>') => return Some(i + 1),
+            (_, b'>') => return Ok(i + 1),
             (At::Equals, q @ (b'"' | b'\'')) => At::Quoted(q),
             (At::Equals, b) if is_space(b) => At::Equals,
             (At::Equals, _) => At::Bare,
@@ -252,7 +315,7 @@ fn start_tag(here: &[u8]) -> Option<usize> {
             (_, _) => At::Name,
         };
     }
-    None
+    Err(at)
 }
 
 fn is_space(b: u8) -> bool {
@@ -342,6 +405,24 @@ mod tests {
     fn an_endless_tag_is_passed_on_unchanged() {
         let endless = format!("<a href=\"/x{}", "y".repeat(2 * MAX_TAG));
         assert_eq!(rewritten(&[endless.as_bytes()]), endless);
+    }
+
+    #[test]
+    fn a_page_of_tags_without_end_takes_linear_time() {
+        let page = "<a".repeat(1 << 19);
+        assert_eq!(rewritten(&[page.as_bytes()]), page);
+        let pieces: Vec<&[u8]> = page.as_bytes().chunks(3).collect();
+        assert_eq!(rewritten(&pieces), page);
+    }
+
+    #[test]
+    fn a_tag_that_is_too_long_is_not_parsed_up_to_its_end() {
+        let long = format!("<script data-x=\"<a href=/x>{}\" src=/x>", "y".repeat(MAX_TAG));
+        let page = format!("{long}'<a href=/x>'</script><a href=/x>");
+        let want = format!("{long}'<a href=/x>'</script><a href=\"/proxy/x\">");
+        assert_eq!(rewritten(&[page.as_bytes()]), want);
+        let pieces: Vec<&[u8]> = page.as_bytes().chunks(1000).collect();
+        assert_eq!(rewritten(&pieces), want);
     }
 
     proptest! {

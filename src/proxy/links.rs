@@ -54,6 +54,7 @@ impl Links {
             Some((scheme, host)) => format!("{scheme}://{host}"),
             None => String::new(),
         };
+        // A plain string prefix, without regard to path segments: as upstream's `strings.HasPrefix`.
         if parts.path.starts_with(&self.prefix) {
             out.push_str(parts.path);
         } else {
@@ -72,6 +73,7 @@ impl Links {
 impl<'a> Parts<'a> {
     /// `None` if the link cannot be parsed or has no hierarchy.
     fn of(link: &'a str) -> Option<Self> {
+        // Go's `url.Parse` rejects control characters.
         if link.bytes().any(|b| b < b' ' || b == 0x7f) {
             return None;
         }
@@ -92,6 +94,7 @@ impl<'a> Parts<'a> {
             }
             None => (None, after_scheme),
         };
+        // Checked even if the path is used as it is: Go would not have parsed the link.
         url::canonical_path(path)?;
         Some(Self {
             host: host.filter(|h| !h.is_empty()),

@@ -62,8 +62,8 @@ pub(crate) enum InvalidProxy {
     /// Its URL has another scheme than `http`.
     #[error("HTTPS_PROXY: {0} proxies are not supported, only http")]
     Scheme(String),
-    /// Its URL names no host.
-    #[error("HTTPS_PROXY: it names no host")]
+    /// Its URL has no host.
+    #[error("HTTPS_PROXY: the URL has no host")]
     NoHost,
 }
 
@@ -126,6 +126,7 @@ impl Outbound {
         if let Some(own) = authority.parse().ok().filter(|a| self.is_own(*a)) {
             return Err(own::refused(own));
         }
+        // Go's prefix for errors of the connection to the proxy itself.
         let failed = |why: String| DialError(format!("proxyconnect tcp: {why}"));
         let mut tcp = tcp::connect(&proxy.authority).await.map_err(|e| failed(e.0))?;
         let asked = tokio::time::timeout(CONNECT_LIMIT, proxy.request_tunnel(&mut tcp, authority));
@@ -168,6 +169,7 @@ impl Outbound {
         let host = host.to_ascii_lowercase();
         let port: Option<u16> = port.parse().ok();
         let address: Option<IpAddr> = host.parse().ok();
+        // As in Go's `httpproxy`, whatever `NO_PROXY` contains.
         if host == "localhost" || address.is_some_and(|a| a.is_loopback()) {
             return true;
         }
@@ -206,6 +208,7 @@ impl Proxy {
         let line = line.lines().next().unwrap_or("");
         let (_, status) = line.split_once(' ').unwrap_or(("", line));
         match status.split_once(' ').unwrap_or((status, "")) {
+            // Go compares the code, and ignores the version and the reason.
             ("200", _) => Ok(()),
             // Go's error is the reason phrase alone.
             (code, "") => Err(DialError(format!("unknown status code {code}"))),
@@ -228,6 +231,7 @@ fn proxy(value: &str) -> Result<Option<Proxy>, InvalidProxy> {
     if host.is_empty() {
         return Err(InvalidProxy::NoHost);
     }
+    // A port must be a number; anything else, such as the end of an IPv6 address, is part of the host.
     let has_port = host.rsplit_once(':').is_some_and(|(_, p)| p.parse::<u16>().is_ok());
     Ok(Some(Proxy {
         authority: if has_port {
@@ -256,6 +260,7 @@ fn except(entry: &str) -> Option<Except> {
     {
         return Some(Except::Range(address, bits));
     }
+    // Before the split at a colon, which an IPv6 address would not survive.
     if let Ok(address) = entry.trim_start_matches('[').trim_end_matches(']').parse() {
         return Some(Except::Address(address, None));
     }

@@ -32,6 +32,7 @@ impl ProxyPolicy {
     pub(crate) fn pass(&self, headers: &mut HeaderMap) -> Result<(), Status> {
         match self.hops.next_value(headers)? {
             Some(onward) => drop(headers.insert(HOPS, onward)),
+            // Removed rather than passed on: what is left consists of invalid IDs only.
             None => drop(headers.remove(HOPS)),
         }
         Ok(())

@@ -38,7 +38,7 @@ pub enum Frame {
     GoAway,
 }
 
-/// The bytes are no SPDY, or a frame is too large.
+/// The bytes are not SPDY, or a frame is too large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid SPDY frame")]
 pub struct Malformed;
@@ -75,17 +75,21 @@ impl Decoder {
                 }
             }
             let Some(head) = input.first_chunk::<HEAD>() else {
+                // A head is used only when complete; until then nothing is consumed, so the caller may retry
+                // with more bytes.
                 return Ok(None);
             };
             let first = u32::from_be_bytes([head[0], head[1], head[2], head[3]]);
             let flags = head[4];
             let length = usize::try_from(u32::from_be_bytes([0, head[5], head[6], head[7]])).map_err(|_| Malformed)?;
+            // The highest bit tells control frames from data frames.
             if first >> 31 == 0 {
                 input.advance(HEAD);
                 self.data = Some((first, length, flags & FIN != 0));
                 continue;
             }
             let [version, kind] = [(first >> 16) as u16 & 0x7fff, first as u16];
+            // Checked before the frame is complete, so that a hostile length cannot make the caller buffer.
             if version != VERSION || length > MAX_CONTROL {
                 return Err(Malformed);
             }

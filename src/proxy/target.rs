@@ -93,6 +93,7 @@ struct Reader<'a> {
 pub fn read(object: &Value) -> Result<BackendOptions, ErrorList> {
     let annotations = object.at(&["metadata", "annotations"]);
     let ours = |map: &Map| map.iter().any(|(k, _)| k.starts_with(DOMAIN));
+    // The common case: an APIService without any of these costs no parsing.
     if !annotations.as_object().is_some_and(ours) {
         return Ok(BackendOptions::default());
     }
@@ -194,6 +195,7 @@ impl<'a> Reader<'a> {
                 "the URLs name no host: state what their certificates are for",
             ));
         }
+        // Only sockets without TLS need no name; `localhost` becomes their `Host`.
         let server_name = name.or(first).unwrap_or("localhost").into();
         Target::new(endpoints, server_name)
     }

@@ -14,13 +14,13 @@ pub(crate) const DIAL_TIMEOUT: Duration = Duration::from_secs(30);
 /// Limit per address, if the name has further ones to try.
 const PER_ADDRESS_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Why a connection could not be established; the text is shown to clients.
+/// Why a connection could not be established; clients see the message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DialError(pub String);
 
 /// A TCP connection to one of a name's addresses.
 pub(crate) struct TcpConnection {
-    /// The connection.
+    /// The connection, with Nagle's algorithm off.
     pub tcp: TcpStream,
     /// Number of addresses there were to choose from.
     pub addresses: usize,
@@ -86,6 +86,7 @@ pub(super) async fn connect_any(
     deadline: Instant,
 ) -> Result<TcpConnection, DialError> {
     let count = addresses.len();
+    // `max`: a lookup may succeed without any address.
     addresses.rotate_left(start % count.max(1));
     let mut first_error = None;
     let mut left = addresses.len() as u32;
@@ -106,6 +107,7 @@ pub(super) async fn connect_any(
             Ok(Err(e)) => system_error("connect", &e),
             Err(_) => "i/o timeout".into(),
         };
+        // As Go's dialer: the error of the first address tells more than that of the last.
         first_error.get_or_insert_with(|| DialError(format!("dial tcp {address}: {why}")));
     }
     Err(first_error.unwrap_or_else(|| DialError(format!("dial tcp: lookup {host}: no such host"))))
@@ -170,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn system_errors_match_gos_texts() {
+    fn system_errors_match_gos_messages() {
         let e = |k: io::ErrorKind| io::Error::from(k);
         assert_eq!(
             system_error("connect", &e(io::ErrorKind::ConnectionRefused)),

@@ -47,6 +47,8 @@ pub(crate) struct TlsBuilder {
 impl TlsInputs {
     /// The parts by which configurations are compared. Client certificates are compared by address.
     fn parts(&self) -> impl Hash + Eq {
+        // By address: a certificate is replaced, never changed, and `self` keeps its address from being
+        // reused.
         let identity = self.identity.as_ref().map(Arc::as_ptr);
         (self.insecure, self.ca_bundle.digest(), &self.server_name, identity)
     }
@@ -104,6 +106,7 @@ impl TlsBuilder {
         let verdict: Box<dyn Verdict> = if inputs.insecure {
             Box::new(AnyServer)
         } else if inputs.ca_bundle.is_empty() {
+            // Read once, as Go does per process.
             let roots = self.system_roots.get_or_init(|| Arc::new(load_system_roots())).clone();
             Box::new(GoLike::new(roots, Arc::default(), &self.provider))
         } else {
@@ -125,6 +128,7 @@ impl TlsBuilder {
             verdict,
             provider: self.provider.clone(),
         });
+        // Two of them, because ALPN cannot be chosen per connection.
         let config = |alpn: &[&[u8]]| -> Result<Arc<ClientConfig>, Error> {
             let builder = ClientConfig::builder_with_provider(self.provider.clone())
                 .with_safe_default_protocol_versions()
@@ -161,6 +165,8 @@ struct ShowAlways(Arc<CertifiedKey>);
 
 impl rustls::client::ResolvesClientCert for ShowAlways {
     fn resolve(&self, _roots: &[&[u8]], schemes: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        // Whatever authorities the server lists, as client-go does (`GetClientCertificate`); only the scheme
+        // must fit.
         self.0.key.choose_scheme(schemes).map(|_| self.0.clone())
     }
     fn has_certs(&self) -> bool {

@@ -49,13 +49,13 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// Attempts for a request of which nothing was sent; any other is sent at most twice.
 const MAX_ATTEMPTS: usize = 4;
-/// Go's text (`golang.org/x/net/http2`), which clients see in the 503.
+/// Go's message (`golang.org/x/net/http2`), which clients see in the 503.
 const GOAWAY: &str = "http2: server sent GOAWAY and closed the connection";
-/// Hosts per transport above which idle ones are dropped: pods come and go, and their addresses with them.
+/// Hosts per transport from which unused ones are dropped: pods come and go, and their addresses with them.
 const MAX_HOSTS: usize = 64;
 
 /// A request to a backend. The authority comes from the resolver.
@@ -68,7 +68,7 @@ pub(crate) struct Outgoing {
     pub body: Body,
 }
 
-/// Why a request got no response. `Display` is the text for the client.
+/// Why a request got no response. `Display` is the message for the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SendError {
     /// No connection could be established.
@@ -89,6 +89,8 @@ pub(crate) struct Transport {
     outbound: Arc<Outbound>,
     tasks: TaskGroup,
     hosts: Mutex<HashMap<Arc<str>, Arc<Host>>>,
+    /// Number of hosts at which unused ones are dropped next. Accessed under the lock of `hosts`.
+    sweep_at: AtomicUsize,
     choices: AtomicU64,
     counts: Option<ClientRequestMetrics>,
     limits: ConnectionLimits,
@@ -112,6 +114,7 @@ impl Transport {
             outbound,
             tasks,
             hosts: Mutex::default(),
+            sweep_at: AtomicUsize::new(MAX_HOSTS),
             choices: AtomicU64::new(0),
             counts: None,
             limits: ConnectionLimits::default(),
@@ -244,6 +247,7 @@ impl Transport {
         informational: Option<&InformationalSender>,
     ) -> Result<Response<BackendBody>, SendError> {
         let mut host = self.host(first)?;
+        // Without a body there is nothing to record, and the wrapper would cost an allocation.
         let record = if http_body::Body::is_end_stream(&out.body) {
             None
         } else {
@@ -251,7 +255,7 @@ impl Transport {
             out.body = body;
             Some(record)
         };
-        // Without a body there is nothing to record, and the wrapper would cost an allocation.
+        // Before the request is consumed: whether a copy was needed shows only when it has failed.
         let mut spare = Some(replay::Head::of(&out));
         let mut next = out;
         let mut attempt = 0;
@@ -320,6 +324,8 @@ impl Transport {
                 }
                 _ => return Err(SendError::Exchange(failure.text)),
             };
+            // Elsewhere, if possible: the address that refused or lost it is probably overloaded or about to
+            // end.
             if others {
                 host = self.another(endpoints, &host)?;
                 balance::set_forwarded_host(&host, &mut next);
@@ -333,6 +339,7 @@ impl Transport {
 
     /// The state of each address that was used, sorted by address.
     pub(crate) fn endpoints(&self) -> Vec<EndpointState> {
+        // Cloned out, so that requests need not wait while each host's state is read.
         let hosts: Vec<Arc<Host>> = self.lock().values().cloned().collect();
         let mut all: Vec<EndpointState> = hosts.iter().map(|h| h.state()).collect();
         all.sort_by(|a, b| a.address.cmp(&b.address));
@@ -359,9 +366,11 @@ impl Transport {
             .map_err(|e| SendError::Exchange(format!("invalid host {host_name:?}: {e}")))?;
         let value = HeaderValue::from_str(host_name)
             .map_err(|e| SendError::Exchange(format!("invalid host {host_name:?}: {e}")))?;
-        // Not a hard limit: hosts with requests in flight stay.
-        if hosts.len() >= MAX_HOSTS {
-            hosts.retain(|_, h| !h.is_idle());
+        // Not a hard limit: hosts in use stay. The next sweep waits until their number has doubled, so that a
+        // large set of addresses is not searched once for each of them.
+        if hosts.len() >= self.sweep_at.load(Ordering::Relaxed) {
+            hosts.retain(|_, h| !h.is_unused());
+            self.sweep_at.store(MAX_HOSTS.max(2 * hosts.len()), Ordering::Relaxed);
         }
         let host = Arc::new(Host::new(authority.into(), (name, value), self));
         hosts.insert(authority.into(), host.clone());

@@ -21,7 +21,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Sleep;
 
-/// Time for the body of a refusal: it is an error message, and its connection is not reused.
+/// Time for the body of a refusal, as upstream: it is an error message, and its connection is not reused.
 const REFUSAL_LIMIT: Duration = Duration::from_secs(10);
 
 /// The client's side of an upgrade that may follow.
@@ -77,9 +77,10 @@ fn take(version: Version, extensions: &mut Extensions) -> Option<ClientSide> {
 pub(crate) fn start(client: ClientSide, backend: OnUpgrade, tasks: &TaskGroup) -> bool {
     let stop = tasks.stop_signal().clone();
     tasks.spawn("upgrade tunnel", async move {
+        // Both sides or neither: if one fails, the other is dropped, which closes its connection.
         let ((client, _held), backend) = match tokio::try_join!(client.opened(), backend) {
             Ok(both) => both,
-            Err(e) => return tracing::debug!("an upgrade came to nothing: {e}"),
+            Err(e) => return tracing::debug!("upgrade failed: {e}"),
         };
         // Whichever comes first ends both connections by dropping them.
         tokio::select! {
@@ -113,6 +114,7 @@ impl http_body::Body for BodyWithDeadline {
     type Error = BoxError;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        // The body first: what has arrived is delivered even after the deadline.
         if let Poll::Ready(next) = Pin::new(&mut self.body).poll_frame(cx) {
             return Poll::Ready(next.map(|frame| frame.map_err(Into::into)));
         }

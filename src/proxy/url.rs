@@ -7,6 +7,7 @@ use std::borrow::Cow;
 /// The path with all escapes normalised: `%2F` becomes `/`, unnecessary escapes are decoded, double and
 /// trailing slashes stay. `None` if an escape is malformed.
 pub(crate) fn canonical_path(path: &str) -> Option<Cow<'_, str>> {
+    // The common case: nothing is decoded or copied.
     if percent::is_encoded_path(path) {
         return Some(Cow::Borrowed(path));
     }
@@ -33,6 +34,7 @@ pub(crate) fn query_of<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) 
 }
 
 fn encoded<T: AsRef<[u8]>>(mut pairs: Vec<(T, T)>, capacity: usize) -> String {
+    // Stable: the values of one key keep their order, as in Go's `url.Values.Encode`.
     pairs.sort_by(|a, b| a.0.as_ref().cmp(b.0.as_ref()));
     let mut out = String::with_capacity(capacity);
     for (k, v) in &pairs {
@@ -83,6 +85,7 @@ pub fn cleaned_path(path: &str) -> Cow<'_, str> {
     for part in path.split('/') {
         match part {
             "" | "." => {}
+            // As Go's `path.Clean`: the parent of the root is the root.
             ".." => drop(parts.pop()),
             p => parts.push(p),
         }

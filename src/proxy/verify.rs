@@ -12,9 +12,14 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, DigitallySignedStruct, Error, OtherError, RootCertStore, SignatureScheme};
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
+use x509_parser::extensions::GeneralName;
+
+/// Names of a certificate from which Go states only their number.
+const MAX_NAMES: usize = 100;
 
 /// The certificates of a server, and the name and time to verify them for.
 pub(crate) struct PresentedChain<'a> {
@@ -133,6 +138,7 @@ impl GoLike {
         if !ours {
             return Err(wrong_name(leaf, name));
         }
+        // Without the extension every usage is allowed.
         match parsed.extended_key_usage() {
             Ok(Some(usage)) if !usage.value.server_auth && !usage.value.any => Err(X509Error(
                 "x509: certificate specifies an incompatible key usage".into(),
@@ -159,6 +165,7 @@ impl Verdict for GoLike {
                 Err(other) => return Err(other),
             },
         };
+        // Only after WebPKI has refused: a certificate that is trusted through a chain needs no exception.
         let why = if self.bundle.iter().any(|c| c.as_ref() == leaf.as_ref()) {
             match self.trusts_itself(leaf, name, now) {
                 Ok(()) => return Ok(()),
@@ -182,6 +189,7 @@ fn go_error(why: &CertificateError, leaf: &CertificateDer<'_>, name: &ServerName
         | CertificateError::ExpiredContext { .. }
         | CertificateError::NotValidYet
         | CertificateError::NotValidYetContext { .. } => {
+            // Computed again, because rustls' error lacks the dates that Go's message states.
             let parsed = x509_parser::parse_x509_certificate(leaf);
             return match parsed.map(|(_, c)| check_validity(&c, now)) {
                 Ok(Err(e)) => e,
@@ -225,38 +233,58 @@ fn check_validity(cert: &x509_parser::certificate::X509Certificate<'_>, now: Uni
     )))
 }
 
+/// The text of Go's `x509.HostnameError`.
 fn wrong_name(leaf: &CertificateDer<'_>, name: &ServerName<'_>) -> X509Error {
-    use x509_parser::extensions::GeneralName;
     let wanted = name.to_str();
     let parsed = x509_parser::parse_x509_certificate(leaf).ok().map(|(_, c)| c);
     let sans = parsed
         .as_ref()
         .and_then(|c| c.subject_alternative_name().ok().flatten());
-    let Some(sans) = sans else {
+    if sans.is_none() {
         let common_name = parsed.as_ref().and_then(|c| {
             let cn = c.subject().iter_common_name().next()?;
             Some(cn.as_str().ok()?.to_owned())
         });
-        return X509Error(if common_name.is_some_and(|cn| cn.eq_ignore_ascii_case(&wanted)) {
-            "x509: certificate relies on legacy Common Name field, use SANs instead".into()
-        } else {
-            format!("x509: certificate is not valid for any names, but wanted to match {wanted}")
-        });
+        // Go mentions the legacy field only if it would have matched.
+        if common_name.is_some_and(|cn| cn.eq_ignore_ascii_case(&wanted)) {
+            return X509Error("x509: certificate relies on legacy Common Name field, use SANs instead".into());
+        }
+    }
+    let all = sans.as_ref().map_or(&[][..], |sans| &sans.value.general_names);
+    let (kind, names): (_, Vec<String>) = match name {
+        ServerName::IpAddress(_) => ("IP SANs", all.iter().filter_map(ip_address).collect()),
+        _ => ("names", all.iter().filter_map(dns_name).collect()),
     };
-    let names: Vec<&str> = sans
-        .value
-        .general_names
-        .iter()
-        .filter_map(|n| match n {
-            GeneralName::DNSName(d) => Some(*d),
-            _ => None,
-        })
-        .collect();
-    X509Error(if names.is_empty() {
-        format!("x509: certificate is not valid for any names, but wanted to match {wanted}")
-    } else {
-        format!("x509: certificate is valid for {}, not {wanted}", names.join(", "))
+    X509Error(match names.len() {
+        0 if matches!(name, ServerName::IpAddress(_)) => {
+            format!("x509: cannot validate certificate for {wanted} because it doesn't contain any IP SANs")
+        }
+        0 => format!("x509: certificate is not valid for any names, but wanted to match {wanted}"),
+        MAX_NAMES.. => format!(
+            "x509: certificate is valid for {} {kind}, but none matched {wanted}",
+            names.len()
+        ),
+        _ => format!("x509: certificate is valid for {}, not {wanted}", names.join(", ")),
     })
+}
+
+fn dns_name(name: &GeneralName<'_>) -> Option<String> {
+    match name {
+        GeneralName::DNSName(name) => Some((*name).to_owned()),
+        _ => None,
+    }
+}
+
+fn ip_address(name: &GeneralName<'_>) -> Option<String> {
+    let GeneralName::IPAddress(bytes) = name else {
+        return None;
+    };
+    let address = match bytes.len() {
+        4 => IpAddr::from(<[u8; 4]>::try_from(*bytes).ok()?),
+        _ => IpAddr::from(<[u8; 16]>::try_from(*bytes).ok()?),
+    };
+    // Go writes addresses that are mapped to IPv6 as IPv4.
+    Some(address.to_canonical().to_string())
 }
 
 impl fmt::Display for X509Error {
@@ -266,3 +294,34 @@ impl fmt::Display for X509Error {
 }
 
 impl std::error::Error for X509Error {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_do_not_match_are_listed_by_their_kind() {
+        let message = |sans: Vec<String>, wanted: &'static str| {
+            let params = rcgen::CertificateParams::new(sans).unwrap();
+            let certificate = params.self_signed(&rcgen::KeyPair::generate().unwrap()).unwrap();
+            wrong_name(certificate.der(), &ServerName::try_from(wanted).unwrap()).0
+        };
+        let some = || ["a.svc", "10.0.0.1", "fd00::1"].map(str::to_owned).to_vec();
+        assert_eq!(
+            message(some(), "b.svc"),
+            "x509: certificate is valid for a.svc, not b.svc"
+        );
+        assert_eq!(
+            message(some(), "10.0.0.2"),
+            "x509: certificate is valid for 10.0.0.1, fd00::1, not 10.0.0.2"
+        );
+        assert_eq!(
+            message(vec!["a.svc".to_owned()], "10.0.0.2"),
+            "x509: cannot validate certificate for 10.0.0.2 because it doesn't contain any IP SANs"
+        );
+        assert_eq!(
+            message((0..MAX_NAMES).map(|i| format!("10.0.0.{i}")).collect(), "10.0.1.1"),
+            "x509: certificate is valid for 100 IP SANs, but none matched 10.0.1.1"
+        );
+    }
+}

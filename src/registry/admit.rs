@@ -31,6 +31,7 @@ pub(super) async fn mutate<'a>(
 ) -> Result<Mutated<'a>> {
     let attributes = Attributes {
         operation,
+        // A subresource with a kind of its own is admitted as that kind.
         kind: options.kind.clone().unwrap_or_else(|| store.resource.gvk()),
         resource: store.resource.gvr.clone(),
         subresource: options.subresource.clone(),
@@ -58,6 +59,7 @@ impl Mutated<'_> {
     /// The same write, with an old object without managed fields.
     pub(crate) fn without_managed_fields(mut self) -> Self {
         if let Some(old) = &mut self.attributes.old_object {
+            // Copied only if somebody else holds the old object.
             Arc::make_mut(old).unset(&["metadata", "managedFields"]);
         }
         self

@@ -9,6 +9,7 @@ use super::admit::{self, Mutated};
 use super::meta;
 use super::store::Store;
 use super::strategy::{Change, Context, Outcome};
+use super::update::parse_version;
 use super::write::{ResultObject, WriteOptions};
 use super::{dry_run, errors, size_fallback};
 use crate::admission::Operation;
@@ -42,6 +43,7 @@ pub(super) async fn create(
     options: &WriteOptions,
 ) -> Result<ResultObject> {
     let resource = &store.resource;
+    // Checked before anything is changed: the error names the kind as the client wrote it.
     let foreign = meta::type_errors(resource, &object);
     if !foreign.is_empty() {
         let given = object.gvk();
@@ -51,6 +53,7 @@ pub(super) async fn create(
     meta::wipe_system_fields(&mut object);
     meta::set_namespace(resource, cx, &mut object);
     meta::dedup_owner_references(&mut object, &cx.warnings, false);
+    // Defaults precede admission, as for upstream's decoder.
     store.strategy.default(&mut object);
     let now = time::now();
     // Ownership is recorded before mutating admission, as in upstream's create handler.
@@ -67,8 +70,10 @@ pub(super) async fn create(
     let name = object.name().to_owned();
     let write = (Operation::Create, name.as_str());
     let mutated = admit::mutate(store, cx, write, None, options, &mut object).await?;
+    // A plugin may have set fields that are not stored.
     resource.schema.forget_unstored(&mut object);
     meta::dedup_owner_references(&mut object, &cx.warnings, true);
+    // After mutating admission, so that plugins cannot choose them.
     object.set_meta("creationTimestamp", now.as_str());
     object.set_meta("uid", names::uid());
 
@@ -81,6 +86,7 @@ pub(super) async fn create(
     let mut taken = None;
     // Every attempt restarts from the admitted object, because preparation may depend on the name.
     for left in (0..tries).rev() {
+        // The last attempt takes the object and saves a copy.
         let mut attempt = match left {
             0 => std::mem::take(&mut object),
             _ => object.clone(),
@@ -111,6 +117,7 @@ async fn once(
         effects.begin(cx, &mut object, None).await?;
     }
     let written = checked(store, cx, &object, mutated, options).await;
+    // Effects of a refused create (an allocated address, say) are undone by `Abandoned`.
     if let Some(effects) = effects {
         let outcome = match written {
             Ok(Ok(_)) if !cx.dry_run => Outcome::Created,
@@ -135,7 +142,7 @@ async fn checked(
 ) -> Result<std::result::Result<ResultObject, Status>> {
     let resource = &store.resource;
     let bare;
-    let object = match object.resource_version().parse::<u64>() {
+    let object = match parse_version(object.resource_version()) {
         Err(_) | Ok(0) if !cx.dry_run && !object.resource_version().is_empty() => {
             // An unparsable or zero resourceVersion counts as unset.
             bare = unversioned(object.clone());
@@ -152,6 +159,7 @@ async fn checked(
             &found,
         ));
     }
+    // Warnings only for objects that are valid, as upstream.
     for text in store.strategy.warnings(object, Change::Create) {
         cx.warnings.add(text);
     }
@@ -159,6 +167,7 @@ async fn checked(
 
     let key = resource.key(object.namespace(), object.name());
     let existing = if cx.dry_run {
+        // Dry run reads the latest state, or it would promise a name that is taken.
         match dry_run::create(&store.storage, &key, object).await? {
             Ok(written) => return Ok(Ok(written)),
             Err(existing) => Some(existing),
@@ -202,6 +211,7 @@ async fn checked(
 /// 409, worded for a given or a generated name.
 fn taken(store: &Store, object: &Value, dying: bool) -> Status {
     let mut status = Status::already_exists(&store.resource.group_resource(), object.name());
+    // Upstream words it by `generateName` even if the client gave a name as well.
     if !object.meta("generateName").is_empty() {
         status
             .message
@@ -211,4 +221,36 @@ fn taken(store: &Store, object: &Value, dying: bool) -> Status {
         status.message.insert_str(0, "object is being deleted: ");
     }
     status
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admission::AdmitAll;
+    use crate::controlplane::resource_builder::GroupVersionBuilder;
+    use crate::json;
+    use crate::storage::ResourceConfig;
+    use crate::storage::embedded::{Engine, Options};
+    use std::sync::Arc;
+
+    #[tokio::test]
+    async fn a_version_that_go_does_not_parse_counts_as_unset() {
+        let dir = tempfile::tempdir().unwrap();
+        let engine = Engine::open(dir.path(), Options::default()).unwrap();
+        let storage = engine.resource(ResourceConfig {
+            prefix: "/registry/configmaps/".into(),
+            fields: None,
+            compressed: false,
+        });
+        let (group, version) = ("", "v1");
+        let row = GroupVersionBuilder { group, version }.kind("configmaps", "ConfigMap");
+        let store = Store::new(Arc::new(row.namespaced().build()), storage, Arc::new(AdmitAll));
+        let cx = Context::system("ns");
+        let of = |name: &str, version: &str| json!({"metadata": {"name": (name), "resourceVersion": (version)}});
+        assert!(store.create_value(&cx, of("a", "5")).await.is_err());
+        // Go's `ParseUint` takes no sign.
+        assert!(store.create_value(&cx, of("a", "+5")).await.is_ok());
+        assert!(store.create_value(&cx, of("b", "0")).await.is_ok());
+        engine.shutdown();
+    }
 }

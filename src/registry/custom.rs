@@ -34,6 +34,7 @@ impl Store {
             meta::wipe_system_fields(&mut object);
         }
         handler.default(&mut object);
+        // The kind of the resource itself records ownership in the store.
         if let Some(kind) = options.kind.as_ref().filter(|k| **k != self.resource.gvk()) {
             manage(kind, &mut object, options);
         }
@@ -90,6 +91,7 @@ impl Store {
         let old = Arc::new(handler.live(cx, name).await?);
         let write = (Operation::Update, name);
         let mutated = admit::mutate(self, cx, write, Some(old), options, &mut object).await?;
+        // Upstream passes some handlers the object without managed fields.
         match handler.validated_without_managed_fields() {
             true => mutated.without_managed_fields().validate(&bare(&object)).await?,
             false => mutated.validate(&object).await?,

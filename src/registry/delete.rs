@@ -60,14 +60,17 @@ pub(super) async fn delete_as(
         let Some(live) = current else {
             return Err(Status::not_found(&gr, name));
         };
+        // A retry decodes again, because the object has changed.
         compute::leave_reactor_to_decode(live.json.len()).await;
         let old = Arc::new(live.decode());
+        // Before admission: a failed precondition must not reach webhooks.
         check_preconditions(&store.resource, name, &old, options, marked)?;
         if let Some(deletion) = store.strategy.deletion() {
             deletion.check(&old)?;
         }
         let plan = plan(store, &old, options);
         // While an earlier delete's grace period runs, nothing changes, so admission is skipped.
+        // Once per delete: a repetition after a conflict is the same request.
         if !marked && plan != Plan::Pending {
             admit(store, cx, admitted_as, &old, options).await?;
         }
@@ -82,6 +85,7 @@ pub(super) async fn delete_as(
                     return Ok(Deleted { object, gone: true });
                 }
                 Err(Error::Conflict(newer)) => {
+                    // Somebody wrote in between; decide anew from the newer state.
                     current = newer;
                     continue;
                 }
@@ -91,6 +95,7 @@ pub(super) async fn delete_as(
             Plan::MarkThenGo(new) => (new, true),
         };
         match mark(store, cx, &key, &live, new).await {
+            // In a dry run nothing has been marked that could be removed.
             Ok(object) if !then_gone || cx.dry_run => {
                 return Ok(Deleted {
                     object,
@@ -98,10 +103,16 @@ pub(super) async fn delete_as(
                 });
             }
             Ok(ResultObject::Stored(entry)) => {
+                // From here on the resourceVersion is ours and no longer the client's.
                 marked = true;
                 match remove(store, cx, &key, &entry).await {
                     Ok(object) => {
                         deleted(store, cx, &entry.decode()).await;
+                        return Ok(Deleted { object, gone: true });
+                    }
+                    // Somebody else has removed what is marked, which also an update does.
+                    Err(Error::Conflict(None)) => {
+                        let object = ResultObject::Stored(entry);
                         return Ok(Deleted { object, gone: true });
                     }
                     Err(Error::Conflict(newer)) => current = newer,
@@ -147,6 +158,7 @@ async fn mark(
     mut new: Value,
 ) -> std::result::Result<ResultObject, Error> {
     let draft = meta::draft(&store.resource, &new);
+    // Already marked that way: no write, and no event.
     if draft.json == live.unversioned() {
         return Ok(ResultObject::Stored(live.clone()));
     }
@@ -176,7 +188,7 @@ fn check_preconditions(
         let why = format!("Precondition failed: {what} in precondition: {asked}, {what} in object meta: {found}");
         Status::conflict(&resource.group_resource(), name, &why)
     };
-    // Here upstream shows the Kind instead of the resource, and as for validation, the group of the stored
+    // Here upstream names the Kind instead of the resource, and as for validation, the group of the stored
     // version.
     let about = GroupResource::new(resource.error_group(), &resource.kind);
     if let Some(uid) = options.uid.as_deref().filter(|u| *u != old.uid()) {
@@ -226,7 +238,9 @@ fn plan(store: &Store, old: &Value, options: &DeleteOptions) -> Plan {
         (_, None) => None,
         (false, Some(grace)) => Some(grace),
         (true, Some(_)) => match (running, requested) {
-            (None, _) => None,
+            // Over already: an earlier delete marked the object, and its removal failed or was never tried, such as
+            // after a crash. Every later delete must remove it, or nothing could.
+            (None | Some(0), _) => None,
             (Some(running), Some(asked)) if asked < running => {
                 shorten(&mut new, running, asked);
                 Some(asked)
@@ -240,6 +254,7 @@ fn plan(store: &Store, old: &Value, options: &DeleteOptions) -> Plan {
             false => new.set_meta("finalizers", finalizers),
         }
     }
+    // Looked at in `new`: this delete may add or remove the collector's finalizers.
     let held = !new.finalizers().is_empty() || store.holds_deletion(&new);
     let first = !old.is_being_deleted();
     match grace {
@@ -253,7 +268,7 @@ fn plan(store: &Store, old: &Value, options: &DeleteOptions) -> Plan {
             new.set_meta("deletionGracePeriodSeconds", 0i64);
         }
         Some(seconds) if first => {
-            let end = ::time::OffsetDateTime::now_utc() + ::time::Duration::seconds(seconds);
+            let end = ::time::OffsetDateTime::now_utc() + grace_duration(seconds);
             new.set_meta("deletionTimestamp", time::format(end));
             new.set_meta("deletionGracePeriodSeconds", seconds);
         }
@@ -266,6 +281,7 @@ fn plan(store: &Store, old: &Value, options: &DeleteOptions) -> Plan {
             new.set_meta("generation", generation + 1);
         }
     }
+    // Last, so that it sees the final deletion metadata.
     if let Some(deletion) = deletion {
         deletion.mark(&mut new, old);
     }
@@ -276,11 +292,19 @@ fn plan(store: &Store, old: &Value, options: &DeleteOptions) -> Plan {
     }
 }
 
+/// A grace period as Go's `time.Duration(seconds) * time.Second`, which wraps around. So every number of seconds that a
+/// client sends is at most 292 years, and the end is a date that exists.
+fn grace_duration(seconds: i64) -> ::time::Duration {
+    ::time::Duration::nanoseconds(seconds.wrapping_mul(1_000_000_000))
+}
+
 /// Shortens a running grace period, but never to an end in the past.
 fn shorten(object: &mut Value, running: i64, asked: i64) {
     let now = ::time::OffsetDateTime::now_utc();
+    // An unparsable time cannot be stored; the fallback is never taken.
     let end = time::parse(object.meta("deletionTimestamp")).unwrap_or(now);
-    let mut end = end - ::time::Duration::seconds(running) + ::time::Duration::seconds(asked);
+    // From the start of the first delete, not from now.
+    let mut end = end - grace_duration(running) + grace_duration(asked);
     let mut asked = asked;
     if end < now && asked > 0 {
         end = now + ::time::Duration::seconds(1);
@@ -297,6 +321,7 @@ fn collector_finalizers(default: GarbageCollection, old: &Value, options: &Delet
     }
     let had = old.finalizers();
     let policy = match (options.orphan_dependents, options.propagation.as_deref()) {
+        // The deprecated `orphanDependents` precedes the policy; validation refuses both at once.
         (Some(true), _) | (_, Some("Orphan")) => Some(ORPHAN),
         (_, Some("Foreground")) => Some(FOREGROUND),
         (Some(false), _) | (_, Some(_)) => None,
@@ -311,7 +336,9 @@ fn collector_finalizers(default: GarbageCollection, old: &Value, options: &Delet
         .copied()
         .filter(|f| *f != ORPHAN && *f != FOREGROUND)
         .collect();
+    // At the end: the finalizers of others keep their order.
     now.extend(policy);
+    // Equal lists need no write.
     (now != had).then(|| now.into_iter().map(Value::from).collect())
 }
 

@@ -58,6 +58,7 @@ async fn delete_one(
     options: &DeleteOptions,
     failed: &AtomicBool,
 ) -> Result<()> {
+    // Relaxed: one more deletion that begins makes no difference.
     if failed.load(Ordering::Relaxed) {
         return Ok(());
     }
@@ -66,6 +67,7 @@ async fn delete_one(
         ..cx.clone()
     };
     match delete::delete_as(store, &cx, entry.name(), "", options).await {
+        // Gone already: somebody else deleted it, which is what was asked for.
         Err(s) if s.code != 404 => {
             failed.store(true, Ordering::Relaxed);
             Err(s)

@@ -7,6 +7,7 @@ use crate::storage::{Error, Revision};
 
 fn too_new(asked: u64, current: u64) -> Status {
     let mut s = Status::timeout(format!("Too large resource version: {asked}, current: {current}"), 1);
+    // Clients look at the cause to tell it from other timeouts.
     s.details_mut().causes.push(Cause {
         reason: "ResourceVersionTooLarge".into(),
         message: "Too large resource version".into(),

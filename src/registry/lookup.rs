@@ -80,12 +80,14 @@ struct Stores {
 impl StoreLookup {
     /// Adds stores. Of several versions of a resource, the first one added is found.
     pub(crate) fn add<'a>(&self, stores: impl Iterator<Item = &'a Arc<Store>> + Clone) {
+        // `rcu` may run the closure several times, so it consumes nothing.
         self.stores.rcu(|now| {
             let mut next = Stores::clone(now);
             for store in stores.clone() {
                 let row = store.resource();
                 next.by_resource
                     .entry(row.group_resource())
+                    // The first one added has precedence: versions are added in order of preference.
                     .or_insert_with(|| store.clone());
                 next.by_kind
                     .entry((row.gvr.group.clone(), row.kind.clone()))
@@ -118,6 +120,7 @@ impl StoreLookup {
     /// custom ones that have not been used yet.
     pub(crate) fn peek_storage(&self, group: &str, resource: &str) -> Option<Arc<dyn Storage>> {
         match self.find(group, resource) {
+            // Reviews and other resources without objects have a placeholder as storage.
             Some(store) => matches!(
                 store.resource().backing,
                 Backing::Stored { .. } | Backing::Converted { .. }
@@ -131,6 +134,7 @@ impl StoreLookup {
     pub(crate) fn stored(&self) -> Vec<StoredResource> {
         let stores = self.stores.load();
         let rows = stores.by_resource.values().map(|store| (store.resource(), store));
+        // Converted versions share the storage of the stored one and would be counted twice.
         rows.filter(|(row, _)| matches!(row.backing, Backing::Stored { .. }))
             .map(|(row, store)| StoredResource {
                 group: row.gvr.group.clone(),

@@ -32,6 +32,7 @@ pub(super) fn type_errors(resource: &Resource, object: &Value) -> ErrorList {
         return out;
     }
     let expected = resource.gvk();
+    // Kind before version, the order of upstream's causes.
     for (key, want) in [
         ("kind", expected.kind.to_string()),
         ("apiVersion", expected.api_version()),
@@ -73,6 +74,7 @@ pub(super) fn wipe_system_fields(object: &mut Value) {
 
 /// Restores the metadata that an update does not change implicitly.
 pub(super) fn keep_system_fields(new: &mut Value, old: &Value) {
+    // A client may repeat the UID as a precondition; only a missing one is filled in.
     if new.uid().is_empty() && !old.uid().is_empty() {
         new.set_meta("uid", old.uid());
     }
@@ -83,6 +85,7 @@ pub(super) fn keep_system_fields(new: &mut Value, old: &Value) {
             v => new.set_meta(key, v.clone()),
         }
     }
+    // Cannot be taken back, as upstream: an update never revives an object.
     if old.is_being_deleted() {
         new.set_meta("deletionTimestamp", old.at(&["metadata", "deletionTimestamp"]).clone());
     }
@@ -115,6 +118,7 @@ pub(super) fn validate_create(store: &Store, object: &Value) -> ErrorList {
     let mut errors = validate_object_meta(meta, kind_rules(store), &path);
     errors.extend(store.strategy.validate(object, Change::Create));
     if errors.is_empty() {
+        // As upstream's `rest.BeforeCreate`, which returns the strategy's errors before it gets to these.
         errors = validate_object_meta(meta, MetaRules::generic(store.resource.namespaced), &path);
     }
     errors
@@ -158,9 +162,12 @@ pub(super) fn validate_update(store: &Store, subresource: &str, new: &Value, old
         true => ErrorList::new(),
         false => store.strategy.validate(new, Change::Create),
     };
+    // Saturating: a kind may report fewer errors for an update than for a create.
     let changed = rest.len().saturating_sub(also_new.len());
     let (first, second) = match own.order {
         UpdateOrder::New => {
+            // Only if the errors begin with those of a new object can they be told apart; otherwise all of
+            // them go to the old object's.
             let split = if rest.starts_with(&also_new) { also_new.len() } else { 0 };
             let mut rest = rest.into_iter();
             as_new.extend(rest.by_ref().take(split));
@@ -192,10 +199,12 @@ pub(crate) fn dedup_owner_references(object: &mut Value, warnings: &Warnings, af
     else {
         return;
     };
+    // The common case: no owner or one.
     if refs.len() < 2 {
         return;
     }
     let mut seen: HashSet<&Value> = HashSet::with_capacity(refs.len());
+    // Compared as whole references, as upstream: equal UIDs with other names are not duplicates.
     let first: Vec<bool> = refs.iter().inspect(|_| pause()).map(|r| seen.insert(r)).collect();
     if first.iter().all(|first| *first) {
         return;
@@ -224,6 +233,7 @@ pub(crate) fn dedup_owner_references(object: &mut Value, warnings: &Warnings, af
 
 /// Encodes the object for storage, together with its selectable fields.
 pub(super) fn draft(resource: &Resource, object: &Value) -> Draft {
+    // Fields of custom resources are extracted on demand, see `UnstoredFields`.
     let stored = resource.selectable.as_ref().filter(|s| s.unstored.is_none());
     let fields = stored.map_or_else(Vec::new, |s| (s.extract)(object));
     Draft::new(object, fields)

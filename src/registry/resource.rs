@@ -51,6 +51,7 @@ impl Verbs {
     }
     /// The verbs' names in alphabetical order, as discovery lists them.
     pub fn names(self) -> Vec<&'static str> {
+        // In the order of the bits, which is alphabetical.
         [
             "create",
             "delete",
@@ -80,7 +81,7 @@ pub struct Column {
     pub format: Str,
     /// The description; empty where upstream has none.
     pub description: Str,
-    /// 0: always shown; 1: with `-o wide`.
+    /// 0: always printed; 1: with `-o wide`.
     pub priority: i64,
 }
 
@@ -130,7 +131,7 @@ pub(crate) enum Backing {
 pub(crate) trait CreateHandler: Send + Sync + 'static {
     /// Computes the response object.
     ///
-    /// The Status to respond with.
+    /// # Errors
     /// The Status to respond with.
     async fn answer(&self, cx: &Context, object: Value) -> Result<Value>;
 }
@@ -266,7 +267,7 @@ impl Subresource {
 pub struct Resource {
     /// Group, version and plural.
     pub gvr: GroupVersionResource,
-    /// The kind.
+    /// The kind, in the singular and in camel case: `ConfigMap`.
     pub kind: Str,
     /// The kind of lists, usually the kind with a `List` suffix.
     pub(crate) list_kind: Str,
@@ -323,7 +324,7 @@ impl Resource {
         GroupVersionKind::new(&self.gvr.group, &self.gvr.version, &self.kind)
     }
 
-    /// The group shown in validation errors: that of the version the object is validated in.
+    /// The group in validation errors: that of the version the object is validated in.
     pub(crate) fn error_group(&self) -> &str {
         match &self.backing {
             Backing::Converted { hub, .. } => &hub.group,

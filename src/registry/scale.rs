@@ -14,7 +14,7 @@ pub(crate) const API_VERSION: &str = "autoscaling/v1";
 /// Checks that a Scale with a name has the one in the path.
 ///
 /// # Errors
-/// 400 with upstream's text.
+/// 400 with upstream's message.
 pub(crate) fn check_name(scale: &Value, name: &str) -> Result<()> {
     if scale.name().is_empty() || scale.name() == name {
         return Ok(());
@@ -37,6 +37,7 @@ pub(crate) fn parent_options(write: &WriteOptions) -> WriteOptions {
 /// The Scale of `parent`. An empty selector is left out.
 pub(crate) fn scale_of(parent: &Value, wanted: i64, observed: i64, selector: &str) -> Value {
     let mut metadata = Value::object();
+    // Upstream copies just these.
     for key in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
         let value = parent.at(&["metadata", key]);
         if !value.is_null() {

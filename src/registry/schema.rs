@@ -47,7 +47,7 @@ pub trait Schema: Send + Sync + 'static {
     /// The result may lack fields that are always serialised.
     ///
     /// # Errors
-    /// Upstream's text.
+    /// Upstream's message for a configuration that does not fit the schema.
     fn overlay(&self, object: &Value, config: &Value) -> std::result::Result<Value, OverlayError>;
 
     /// The built-in type, which defines the protobuf encoding. `None` for custom kinds, which have no

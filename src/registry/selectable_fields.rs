@@ -35,6 +35,8 @@ impl UnstoredFields {
     pub(crate) fn new(reads: Mask) -> Self {
         Self {
             reads,
+            // Random: a definition that is replaced gets new ids, so nothing extracted by the old one is
+            // taken for its own.
             extractor: uuid::Uuid::new_v4().as_u128() as usize,
         }
     }

@@ -24,9 +24,11 @@ pub(super) async fn put(
     may_forget: bool,
 ) -> Result<Arc<Entry>, Error> {
     let refused = match store.storage.put(key, when, draft, ttl).await {
+        // Cloning the draft for every write would cost more than encoding again the few that are refused.
         Err(e @ Error::TooLarge(_)) => e,
         done => return done,
     };
+    // Nothing would be gained by the second attempt.
     if !may_forget || object.at(&["metadata", "managedFields"]).items().is_empty() {
         return Err(refused);
     }

@@ -75,7 +75,7 @@ impl Store {
         }
     }
 
-    /// The full storage key of an object as shown in errors: `/registry/configmaps/ns/name`.
+    /// The full storage key of an object as it appears in errors: `/registry/configmaps/ns/name`.
     pub(crate) fn full_key(&self, namespace: &str, name: &str) -> String {
         let prefix = self.resource.prefix().unwrap_or("");
         format!("{prefix}{}", self.resource.key(namespace, name))
@@ -102,7 +102,7 @@ impl Store {
     pub(crate) async fn get(&self, namespace: &str, name: &str, min: MinRevision) -> Result<Arc<Entry>> {
         let mut gr = self.resource.group_resource();
         if let Backing::Computed(_) = self.resource.backing {
-            // Upstream shows the singular for this virtual resource (`componentstatus "x" not found`).
+            // Upstream names the singular of this virtual resource (`componentstatus "x" not found`).
             gr.resource = self.resource.singular.clone();
         }
         self.storage
@@ -118,6 +118,7 @@ impl Store {
     /// 410 for an expired revision, 429 while storage is not ready, 504 for a revision in the future.
     pub(crate) async fn list(&self, options: ListOptions) -> Result<Listing> {
         // An expired revision is worded differently if it came from a continue token.
+        // Taken before the options are moved.
         let with_token = options.token.is_some();
         self.storage
             .list(options)
@@ -158,6 +159,7 @@ impl Store {
     pub async fn get_value(&self, namespace: &str, name: &str) -> Result<Value> {
         let entry = self.get(namespace, name, MinRevision::Latest).await?;
         compute::leave_reactor_to_decode(entry.json.len()).await;
+        // The server's own reads, which may run on a reactor.
         Ok(entry.decode())
     }
 

@@ -28,7 +28,7 @@ pub struct Context {
     pub user: Arc<UserInfo>,
     /// The namespace of the request; empty for cluster scope.
     pub namespace: String,
-    /// Collects texts for the response's `Warning` headers.
+    /// Collects the response's `Warning` headers.
     pub warnings: Warnings,
     /// Collects annotations for the audit event.
     pub audit: AuditTrail,

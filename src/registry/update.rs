@@ -67,14 +67,17 @@ impl Update<'_> {
         let mut current = read(store, &key).await?;
         loop {
             let Some(live) = current else {
+                // A subresource of an object that does not exist is not created.
                 if !(upsert || resource.create_on_update) || !self.options.subresource.is_empty() {
                     return Err(Status::not_found(&gr, name));
                 }
                 match self.insert(upsert).await {
                     // A concurrent request created the object: update that one.
+                    // Not upsert semantics but a race: from here on this is an update.
                     Err(s) if s.reason == "AlreadyExists" => current = read(store, &key).await?,
                     done => return done,
                 }
+                // Deleted again in between; the client should look before it retries.
                 if current.is_none() {
                     return Err(Status::modified(&gr, name));
                 }
@@ -90,6 +93,7 @@ impl Update<'_> {
     async fn insert(&mut self, upsert: bool) -> Result<Updated> {
         let (store, options) = (self.store, self.options);
         // A patch that cannot create anything fails before the authorization check.
+        // `None`: the transform makes the object from nothing, or refuses with 404.
         let mut object = (self.transform)(None)?;
         if let Some(check) = &options.authorize_create {
             check.authorize_create().await?;
@@ -101,6 +105,7 @@ impl Update<'_> {
             );
             return Err(Status::conflict(&store.resource.group_resource(), self.name, &why));
         }
+        // The version belongs to the object that is gone.
         object.unset_meta("resourceVersion");
         let options = &WriteOptions {
             options: as_create_options(&options.options),
@@ -127,6 +132,7 @@ impl Update<'_> {
         self.check_uid(&old)?;
 
         let mut new = (self.transform)(Some(&old))?;
+        // Objects of subresources are checked by their handlers.
         let (given, foreign) = match options.subresource.as_str() {
             "" => (new.gvk(), meta::type_errors(resource, &new)),
             _ => Default::default(),
@@ -163,6 +169,7 @@ impl Update<'_> {
             return Err(Status::invalid(&given.group, &given.kind, name, &found));
         }
         let subresource = &options.subresource;
+        // After mutating admission, so that plugins cannot change what the kind protects.
         strategy.prepare(&mut new, Change::Update { old: &old, subresource });
         let effects = strategy.effects();
         if let Some(effects) = effects {
@@ -171,9 +178,11 @@ impl Update<'_> {
         let written = self.validate_and_write((&mut new, &old), live, &mutated).await;
         if let Some(effects) = effects {
             match &written {
+                // An equal revision means that nothing was written.
                 Ok(ResultObject::Stored(entry)) if !cx.dry_run && entry.revision != live.revision => {
                     effects.end(cx, &new, Outcome::Updated { old: &old }).await;
                 }
+                // A tree after a real write is an object that was deleted.
                 Ok(ResultObject::Tree(gone)) if !cx.dry_run => {
                     effects.end(cx, gone, Outcome::Updated { old: &old }).await;
                     effects.end(cx, gone, Outcome::Deleted).await;
@@ -185,6 +194,7 @@ impl Update<'_> {
         match written {
             Ok(written) => Ok(Ok(written)),
             Err(Failure::Status(s)) => Err(s),
+            // Back to the loop with the newer state; effects have been undone.
             Err(Failure::Storage(Error::Conflict(newer))) => Ok(Err(newer)),
             Err(Failure::Storage(e)) => Err(errors::write(&e, &gr, name)),
         }
@@ -214,22 +224,27 @@ impl Update<'_> {
         for text in store.strategy.warnings(new, Change::Update { old, subresource }) {
             cx.warnings.add(text);
         }
-        mutated.validate(new).await?;
+        // Before validating admission, which sees what will be stored.
         forget_new_times(new, old);
+        mutated.validate(new).await?;
 
         let key = resource.key(&cx.namespace, name);
         let draft = meta::draft(resource, new);
+        // Before the no-op check: an object whose last hold is gone is deleted even if it is otherwise
+        // unchanged.
         let dies = goes_with(store, new, old);
         // A no-op, unless the stored bytes are outdated because the encryption key was rotated.
         if draft.json == live.unversioned() && !dies && !live.stale {
             return Ok(ResultObject::Stored(live.clone()));
         }
+        // The response of a dry run or a deletion shows the version that the update is based on.
         new.set_meta("resourceVersion", live.revision.0.to_string());
         if cx.dry_run {
             return Ok(ResultObject::Tree(new.clone()));
         }
         if dies {
-            // The response shows the updated object with the resourceVersion it was based on.
+            // The response contains the updated object with the resourceVersion it was based on.
+            // Guarded by the revision: a finalizer added meanwhile keeps the object.
             let gone = store.storage.delete(&key, live.revision).await;
             return gone.map(|_| ResultObject::Tree(new.clone())).map_err(Failure::Storage);
         }
@@ -269,6 +284,7 @@ impl Update<'_> {
             if !resource.unconditional_update {
                 let path = FieldPath::new("metadata").child("resourceVersion");
                 let error = FieldError::invalid(&path, 0i64, "must be specified for an update");
+                // Upstream puts the resource where the kind belongs.
                 return Err(Status::invalid(
                     &resource.gvr.group,
                     &resource.gvr.resource,
@@ -292,6 +308,7 @@ async fn read(store: &Store, key: &str) -> Result<Option<Arc<Entry>>> {
 /// Converts the options for admission: an update that creates is a create to admission.
 fn as_create_options(options: &Arc<Value>) -> Arc<Value> {
     if options.is_null() {
+        // Internal callers have none.
         return options.clone();
     }
     let mut options = (**options).clone();
@@ -310,17 +327,12 @@ impl From<Status> for Failure {
     }
 }
 
-/// True if an object marked for deletion was held by finalizers or its strategy, and is no longer.
+/// True if an object was marked for deletion and nothing holds it any longer: no grace period, no finalizer, not
+/// its strategy. Whether something held it before does not matter: a delete may have marked it without removing it.
 fn goes_with(store: &Store, new: &Value, old: &Value) -> bool {
-    let grace = new
-        .at(&["metadata", "deletionGracePeriodSeconds"])
-        .as_i64()
-        .unwrap_or(0);
-    old.is_being_deleted()
-        && new.finalizers().is_empty()
-        && grace == 0
-        && !store.holds_deletion(new)
-        && (!old.finalizers().is_empty() || store.holds_deletion(old))
+    // Of the stored object: no update shortens a grace period.
+    let grace = old.at(&["metadata", "deletionGracePeriodSeconds"]).as_i64();
+    old.is_being_deleted() && grace.unwrap_or(0) == 0 && new.finalizers().is_empty() && !store.holds_deletion(new)
 }
 
 /// Parses a resourceVersion like Go's `ParseUint`.
@@ -343,6 +355,7 @@ pub(crate) fn parse_version(text: &str) -> Result<u64> {
 fn forget_new_times(new: &mut Value, old: &Value) {
     let at = ["metadata", "managedFields"];
     let (now, was) = (new.at(&at).items(), old.at(&at).items());
+    // Equal entries need no restoring; other lengths are a real change.
     if now.len() != was.len() || now == was {
         return;
     }
@@ -351,6 +364,7 @@ fn forget_new_times(new: &mut Value, old: &Value) {
         _ => a == b,
     };
     if now.iter().zip(was).all(|(a, b)| timeless(a, b))
+        // Anything else that differs must be written, with the new times.
         && new.equals_except_meta(old, &["managedFields", "resourceVersion"])
     {
         let was = old.at(&at).clone();
@@ -359,32 +373,4 @@ fn forget_new_times(new: &mut Value, old: &Value) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn versions_parse_like_go() {
-        assert_eq!(parse_version("12").unwrap(), 12);
-        for bad in ["x", "-1", "+1", " 1"] {
-            let e = parse_version(bad).unwrap_err();
-            assert_eq!(
-                (e.code, e.message),
-                (500, format!("strconv.ParseUint: parsing {bad:?}: invalid syntax"))
-            );
-        }
-    }
-
-    #[test]
-    fn timestamp_only_changes_are_dropped() {
-        let old = crate::json!({"metadata": {"managedFields": [{"manager": "a", "time": "1"}], "resourceVersion": "1"}, "data": 1});
-        let mut new = crate::json!({"metadata": {"managedFields": [{"manager": "a", "time": "2"}], "resourceVersion": "1"}, "data": 1});
-        forget_new_times(&mut new, &old);
-        assert_eq!(new, old);
-        let mut other = crate::json!({"metadata": {"managedFields": [{"manager": "a", "time": "2"}], "resourceVersion": "1"}, "data": 2});
-        forget_new_times(&mut other, &old);
-        assert_eq!(
-            other.at(&["metadata", "managedFields"]).items()[0].str_at(&["time"]),
-            "2"
-        );
-    }
-}
+mod tests;

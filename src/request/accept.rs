@@ -45,6 +45,7 @@ pub fn clauses(line: &str) -> Vec<Clause<'_>> {
         let (main, sub) = match range.split_once('/') {
             Some((main, sub)) if !sub.contains('/') => (main, sub),
             None if range == "*" => ("*", "*"),
+            // A malformed clause is skipped, as by upstream's `goautoneg`; the others still count.
             _ => continue,
         };
         let mut clause = Clause {
@@ -59,6 +60,7 @@ pub fn clauses(line: &str) -> Vec<Clause<'_>> {
             };
             let (k, v) = (k.trim_matches(' '), v.trim_matches(' '));
             match k {
+                // Not filtered out if it is zero: upstream only sorts by it.
                 "q" => clause.quality = v.parse().unwrap_or(0.0),
                 _ => clause.params.push((k, v)),
             }
@@ -67,6 +69,7 @@ pub fn clauses(line: &str) -> Vec<Clause<'_>> {
     }
     // The sort is stable: clauses of equal rank keep the order of the header.
     out.sort_by(|a, b| {
+        // A specific type precedes a wildcard of the same quality.
         let rank = |c: &Clause<'_>| (c.main == "*", c.sub == "*");
         b.quality.total_cmp(&a.quality).then_with(|| rank(a).cmp(&rank(b)))
     });

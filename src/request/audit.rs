@@ -128,6 +128,7 @@ impl AuditTrail {
         let value = value.into();
         match data.annotations.get(key) {
             None => drop(data.annotations.insert(key.to_owned(), value)),
+            // A retried write annotates again with the same value.
             Some(before) if *before == value => {}
             Some(_) => tracing::warn!(key, "audit annotation is already set; the new value is dropped"),
         }
@@ -142,6 +143,7 @@ impl AuditTrail {
 
     /// How long the parts of the request took so far.
     pub(crate) fn parts(&self) -> Arc<RequestParts> {
+        // A trail that records nothing gets parts that nobody reads.
         self.0.as_ref().map_or_else(Arc::default, |trail| trail.parts.clone())
     }
 
@@ -155,6 +157,7 @@ impl AuditTrail {
     /// Records the request object. Below level `Request`, only its identifying metadata is kept.
     pub fn request_object(&self, object: &Value) {
         let Some(mut data) = self.data() else { return };
+        // Also below level `Request`: the name of an object created with `generateName` is only known from here.
         data.object = Some(AuditedObject {
             namespace: object.namespace().to_owned(),
             name: object.name().to_owned(),
@@ -180,6 +183,7 @@ impl AuditTrail {
         if !self.wants_objects() {
             return;
         }
+        // Encoded again, because the event embeds it and the client's bytes may be indented or end in a newline.
         let kept = match json::decode(raw) {
             Ok(patch) => Some(json::to_vec(&patch).into()),
             Err(_) => decode(raw).map(|patch| self.encoded(&patch)),
@@ -200,7 +204,7 @@ impl AuditTrail {
         }
     }
 
-    /// The data collected so far.
+    /// A copy of the data collected so far; handlers may still add to it.
     pub fn snapshot(&self) -> AuditData {
         self.data().map_or_else(AuditData::default, |f| f.clone())
     }

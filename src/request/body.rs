@@ -35,7 +35,7 @@ pub enum CollectError {
 }
 
 impl Body {
-    /// The empty body.
+    /// The empty body, of known length zero.
     pub const fn empty() -> Self {
         Self(Inner::Empty)
     }
@@ -72,6 +72,8 @@ impl Body {
         B::Error: Into<BoxError>,
     {
         let mut body = Some(body);
+        // Layers often pass the body through; boxing it again would turn a body in memory into a stream, which loses
+        // its fast paths (exact length, no copy).
         match (&mut body as &mut dyn Any).downcast_mut::<Option<Self>>() {
             Some(same) => same.take().unwrap_or_default(),
             None => body.map_or_else(Self::empty, Self::stream),
@@ -130,6 +132,7 @@ impl Body {
             let Ok(data) = frame.map_err(CollectError::Read)?.into_data() else {
                 continue;
             };
+            // Checked before copying: a chunked body must not grow beyond the limit by more than a frame.
             if first.len() + rest.len() + data.len() > limit {
                 return Err(CollectError::TooLarge(limit));
             }
@@ -160,6 +163,7 @@ impl http_body::Body for Body {
                 self.0 = Inner::Empty;
                 Poll::Ready(Some(Ok(Frame::data(b))))
             }
+            // The error is returned once; afterwards the body is at its end.
             Inner::Failed(_) => match std::mem::take(&mut self.0) {
                 Inner::Failed(CollectError::Read(e)) => Poll::Ready(Some(Err(e))),
                 _ => Poll::Ready(Some(Err("the body is too large".into()))),
@@ -171,6 +175,7 @@ impl http_body::Body for Body {
     fn is_end_stream(&self) -> bool {
         match &self.0 {
             Inner::Empty => true,
+            // A failed body is not at its end: the error is still to be read.
             Inner::Full(_) | Inner::Failed(_) => false,
             Inner::Stream(s) => s.is_end_stream(),
         }

@@ -42,7 +42,7 @@ pub struct RequestContext {
     pub deadline: Option<Instant>,
     /// On long-running requests: fires at shutdown, when streams should end at the next event boundary.
     pub ending: Option<Signal>,
-    /// Collects the texts for `Warning` headers.
+    /// Collects the warnings for `Warning` headers.
     pub warnings: Option<Warnings>,
     /// Audit annotations contributed by the authenticator (key, value).
     pub authn_annotations: Vec<(&'static str, String)>,
@@ -91,7 +91,8 @@ impl HasExtensions for Parts {
     }
 }
 
-/// The empty context that [`RequestContext::of`] returns for a request without one, as in tests.
+/// The empty context that [`RequestContext::of`] returns for a request without one, as in tests. Shared, so that
+/// readers need no `Option`.
 static NONE: LazyLock<RequestContext> = LazyLock::new(RequestContext::default);
 
 impl RequestContext {

@@ -11,6 +11,7 @@ pub(crate) fn parse_error(link: &str) -> Option<String> {
     let rest = match head.split_once(':') {
         Some(("", _)) => return about("missing protocol scheme".to_owned()),
         Some((scheme, rest)) if is_scheme(scheme) => rest,
+        // A colon in a later segment is allowed: `a/b:c` is a relative path.
         Some((first, _)) if !first.contains('/') => {
             return about("first path segment in URL cannot contain colon".to_owned());
         }
@@ -21,6 +22,7 @@ pub(crate) fn parse_error(link: &str) -> Option<String> {
         None => ("", rest),
     };
     let host = host.rsplit('@').next().unwrap_or("");
+    // A colon within brackets belongs to an IPv6 address.
     if let Some((_, port)) = host.rsplit_once(':').filter(|(_, port)| !port.ends_with(']'))
         && !port.bytes().all(|b| b.is_ascii_digit())
     {

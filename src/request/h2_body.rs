@@ -30,6 +30,7 @@ impl H2Body {
 
     /// Counts a chunk as received and reopens the window by its length.
     pub(crate) fn received(&mut self, data: Bytes) -> Frame<Bytes> {
+        // Only data that was handed on reopens the window, so a slow reader slows down the peer.
         if let Err(e) = self.stream.flow_control().release_capacity(data.len()) {
             tracing::debug!("an HTTP/2 stream ended with data unread: {e}");
         }

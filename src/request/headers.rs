@@ -37,6 +37,7 @@ pub(crate) fn folds_to(name: &str, header: &str) -> bool {
 /// Prefix variant of [`folds_to`]. Stops at the first mismatch, so it costs no more than a plain prefix
 /// comparison.
 pub(crate) fn folds_to_prefix(name: &str, prefix: &str) -> bool {
+    // Any two separators count as the same, whichever of them a backend folds.
     let same = |(n, p): (u8, u8)| n == p || !(n.is_ascii_alphanumeric() || p.is_ascii_alphanumeric());
     name.len() >= prefix.len() && name.bytes().zip(prefix.bytes()).all(same)
 }
@@ -73,6 +74,7 @@ impl IdentityHeaders {
         let name = name.as_str();
         self.prefixes.iter().any(|p| folds_to_prefix(name, p))
             || self.names.iter().any(|n| folds_to(name, n.as_str()))
+            // The exact spelling is left for the impersonation filter, which runs later and needs it.
             || (folds_to_prefix(name, IMPERSONATE) && !name.starts_with(IMPERSONATE))
     }
 
@@ -84,6 +86,7 @@ impl IdentityHeaders {
             self.claims(name)
         });
         if announces {
+            // A trailer is sent after the headers, so an announced identity header would arrive unchecked.
             retain_announced(headers, |name| {
                 HeaderName::from_bytes(name.as_bytes()).is_ok_and(|name| !self.claims(&name))
             });

@@ -63,6 +63,7 @@ impl RequestInfo {
                     "attach" | "exec" | "proxy" | "log" | "portforward"
                 )
         } else {
+            // Profiles are collected for as long as the client asks (upstream: `BasicLongRunningRequestCheck`).
             self.path.starts_with("/debug/pprof/")
         }
     }

@@ -64,9 +64,11 @@ impl H1InformationalQueue {
     /// Stops accepting informational responses because the final response is about to be written. Pending
     /// until those already queued are on the wire, so that they precede the final response.
     pub(crate) fn poll_close(&self, cx: &Context<'_>) -> Poll<()> {
+        // Registered before the check, so that a wake in between is not lost.
         self.task.register(cx.waker());
         let mut s = self.lock();
         s.open = false;
+        // Both: `waiting` is empty already while taken bytes are still being written.
         match s.waiting.is_empty() && !self.loaded.load(Ordering::Acquire) {
             true => Poll::Ready(()),
             // The task that polls us also drives the transport: it flushes the queue after this poll, then
@@ -93,6 +95,7 @@ impl H1InformationalQueue {
     /// Marks the bytes from [`H1InformationalQueue::take`] as written.
     pub(crate) fn mark_written(&self) {
         let s = self.lock();
+        // Under the lock, or bytes pushed in between would be marked as written.
         self.loaded.store(!s.waiting.is_empty(), Ordering::Release);
         drop(s);
         self.task.wake();

@@ -19,7 +19,7 @@ impl AuditId {
         &self.0
     }
 
-    /// The id as text; bytes that are not UTF-8 are replaced.
+    /// The id as a string; bytes that are not UTF-8 are replaced.
     pub fn text(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(self.0.as_bytes())
     }
@@ -49,30 +49,30 @@ impl Initializing {
     }
 }
 
-/// Texts for the response's `Warning: 299` headers, deduplicated.
+/// Warnings for the response's `Warning: 299` headers, deduplicated.
 ///
-/// Once all texts together exceed [`TOTAL`](Self::TOTAL) characters, each is truncated to [`CUT`](Self::CUT).
-/// Texts that would not fit even then are not stored, because a client controls how many there are.
+/// Once all warnings together exceed [`TOTAL`](Self::TOTAL) characters, each is truncated to [`CUT`](Self::CUT).
+/// Warnings that would not fit even then are not stored, because a client controls how many there are.
 #[derive(Clone, Debug, Default)]
 pub struct Warnings(Arc<Mutex<Option<Box<Recorded>>>>);
 
-/// Allocated with the first text: few requests have any.
+/// Allocated with the first warning: few requests have any.
 #[derive(Debug, Default)]
 struct Recorded {
     texts: Vec<String>,
     said: HashSet<String>,
-    /// Characters of all texts after truncation of each.
+    /// Characters of all warnings after truncation of each.
     cut: usize,
 }
 
 impl Warnings {
-    /// Total characters up to which texts are sent in full.
+    /// Total characters up to which warnings are sent in full.
     pub const TOTAL: usize = 4096;
-    /// Characters that are left of a truncated text.
+    /// Characters that are left of a truncated warning.
     pub const CUT: usize = 256;
 
-    /// Adds a text, unless it is a duplicate, empty, or contains control characters (which no header can
-    /// carry).
+    /// Adds a warning, unless it is a duplicate, empty, or contains control characters (which a header cannot
+    /// contain).
     pub fn add(&self, text: impl Into<String>) {
         let mut text = text.into();
         if text.is_empty() || text.chars().take(Self::TOTAL).any(char::is_control) {
@@ -80,6 +80,7 @@ impl Warnings {
         }
         let mut all = self.0.lock();
         let all = all.get_or_insert_default();
+        // Checked before the warning is copied into the set: handlers may add thousands of warnings for one body.
         if all.cut > Self::TOTAL {
             return;
         }
@@ -88,13 +89,14 @@ impl Warnings {
             text.truncate(end);
             text.shrink_to_fit();
         }
+        // A set besides the list: a linear search for duplicates would be quadratic in a body with many warnings.
         if all.said.insert(text.clone()) {
             all.cut += text.chars().take(Self::CUT).count();
             all.texts.push(text);
         }
     }
 
-    /// Takes the collected texts.
+    /// Takes the collected warnings.
     pub fn take(&self) -> Vec<String> {
         self.0.lock().take().map_or_else(Vec::new, |all| all.texts)
     }

@@ -18,14 +18,14 @@ pub struct PeerCertificates(pub Arc<Vec<CertificateDer<'static>>>);
 
 /// CA certificates against which client certificates are verified.
 pub trait TrustAnchors: Send + Sync + 'static {
-    /// The trust anchors.
+    /// The CA certificates in the form that `rustls` verifies against.
     fn roots(&self) -> &[TrustAnchor<'static>];
 }
 
 /// A source of CA certificates that can be reloaded while the server runs. A reload yields a different `Arc`,
 /// so callers detect it by pointer comparison.
 pub trait ClientCaSource: Send + Sync + 'static {
-    /// The current set.
+    /// The current set of CA certificates.
     fn current(&self) -> Arc<dyn TrustAnchors>;
 }
 
@@ -69,6 +69,7 @@ impl ConnectionCache {
     /// The cached value of type `T`.
     pub fn get<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
         let slots = self.0.slots.load();
+        // A scan: a connection caches two or three values.
         let slot = slots.as_ref()?.iter().find(|slot| slot.is::<T>())?;
         Arc::clone(slot).downcast::<T>().ok()
     }

@@ -35,7 +35,7 @@ const HEADER_NAME: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'|')
     .remove(b'~');
 
-/// The first malformed escape, as Go's `EscapeError` shows it: up to three bytes from the `%`.
+/// The first malformed escape, as Go's `EscapeError` quotes it: up to three bytes from the `%`.
 pub(crate) fn malformed_escape(s: &str) -> Option<&str> {
     let escapes = s.match_indices('%').map(|(at, _)| &s[at..]);
     escapes
@@ -75,7 +75,7 @@ pub(crate) fn encode_path(decoded: &[u8]) -> Cow<'_, str> {
     percent_encode(decoded, PATH).into()
 }
 
-/// Whether [`encode_path`] would return this text unchanged.
+/// Whether [`encode_path`] would return this string unchanged.
 pub(crate) fn is_encoded_path(path: &str) -> bool {
     // The first chunk is the longest prefix that needs no escape, or one escape.
     let first = percent_encode(path.as_bytes(), PATH).next();

@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 /// Compiles the schema of an object, whose patterns `cache` will keep.
 pub(super) fn root(schema: &Value, cache: &Arc<PatternCache>) -> Result<Node, CompileError> {
+    // Before compilation, which recurses as deep as the schema.
     limits::check(schema)?;
     let mut compiler = Compiler {
         patterns: HashMap::new(),
@@ -56,6 +57,7 @@ impl<'s> Compiler<'s> {
             is_formatted: !matches!(s.str_at(&["format"]), "" | "byte"),
             atomic_map: s.str_at(&["x-kubernetes-map-type"]) == "atomic",
             required: strings(s.get("required")),
+            // Upstream ignores a default of null as well.
             default: Some(s.get("default"))
                 .filter(|d| !d.is_null())
                 .map(|d| Box::new(default(d))),
@@ -113,6 +115,7 @@ impl<'s> Compiler<'s> {
             "oneOf",
             "not",
         ];
+        // The second test finds numeric keywords whose value is zero: `minLength: 0` counts as set.
         if WORDS.iter().all(|w| s.get(w).is_empty_value()) && !WORDS.iter().any(|w| s.get(w).as_f64().is_some()) {
             return Ok(None);
         }
@@ -125,11 +128,13 @@ impl<'s> Compiler<'s> {
             let branches = s.get(word).items().iter();
             branches.map(|b| self.node(b, depth + 1)).collect()
         };
+        // Sequentially, since each compiles its branches with the same pattern table.
         let (all_of, any_of, one_of) = (list("allOf")?, list("anyOf")?, list("oneOf")?);
         let not = match s.get("not") {
             not @ Value::Object(_) => Some(Box::new(self.node(not, depth + 1)?)),
             _ => None,
         };
+        // Formats of int-or-string apply to its strings only.
         let types = match node.int_or_string {
             true => Formats::Strings,
             false => Formats::of(node.ty),
@@ -156,6 +161,7 @@ impl<'s> Compiler<'s> {
         }))
     }
 
+    // Invalid patterns are remembered as `None`, so that they are parsed once as well.
     fn pattern(&mut self, source: &'s str) -> Option<Arc<Pattern>> {
         let known = self.patterns.entry(source);
         let new = || Pattern::new(source, self.cache).ok().map(Arc::new);

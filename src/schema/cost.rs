@@ -48,6 +48,7 @@ impl Demands {
     fn node(&mut self, node: &Node, repeats: bool) -> usize {
         checkpoint();
         // Looking up a name takes a fraction of checking a value.
+        // Divided by about how many lookups take the time of one check.
         let mut own = 1 + node.properties.len() / 8 + node.required.len() / 4;
         if let Some(default) = &node.default {
             let total = match repeats {
@@ -60,6 +61,7 @@ impl Demands {
             if let Some(pattern) = &c.pattern {
                 let states = pattern.states() as usize;
                 own += states / 8;
+                // Each pattern is compiled once, however many fields use it.
                 if self.counted.insert(ptr::from_ref(&**pattern)) {
                     self.states += states;
                 }
@@ -69,6 +71,7 @@ impl Demands {
             }
             let branches = c.all_of.iter().chain(&c.any_of).chain(&c.one_of);
             for branch in branches.chain(c.not.as_deref()) {
+                // Branches apply to the same value, so their demands add up; properties are values of their own.
                 own += self.node(branch, repeats);
             }
         }

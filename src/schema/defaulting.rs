@@ -17,6 +17,7 @@ pub(super) fn fill(node: &Node, v: &mut Value, root: bool) {
 /// True if [`fill`] would not change `v`.
 pub(super) fn is_filled(node: &Node, v: &Value, root: bool) -> bool {
     checkpoint();
+    // A null that the schema rejects is replaced by the default, like an absent member.
     let element = |of: &Node, v: &Value| !(of.default.is_some() && of.rejects_null(v)) && is_filled(of, v, false);
     match v {
         Value::Object(m) => {
@@ -32,6 +33,7 @@ pub(super) fn is_filled(node: &Node, v: &Value, root: bool) -> bool {
             };
             properties
                 && match &node.additional {
+                    // Without defaults for additional members there is nothing to fill in.
                     Additional::Schema(of) => additional(of),
                     _ => true,
                 }
@@ -57,6 +59,7 @@ impl Filler {
     /// The default of `node`, if it has one and there is room for it.
     fn default(&mut self, node: &Node) -> Option<Value> {
         let default = node.default.as_deref()?;
+        // A default that does not fit is left out; `is_filled` then reports the object as incomplete.
         self.left = self.left.checked_sub(default.size)?;
         Some(default.value.clone())
     }
@@ -75,12 +78,14 @@ impl Filler {
                     {
                         m.insert(name.clone(), default);
                     }
+                    // Also below a default that was just set: defaults may be nested.
                     if let Some(child) = m.get_mut(name) {
                         self.below(property, child, false);
                     }
                 }
                 if let Additional::Schema(of) = &node.additional {
                     for (key, child) in m.iter_mut() {
+                        // Declared properties were handled above.
                         if node.property(key).is_none() {
                             self.element(of, child);
                         }
@@ -97,6 +102,7 @@ impl Filler {
     }
 
     fn element(&mut self, of: &Node, v: &mut Value) {
+        // Elements of lists and maps cannot be absent, only null.
         if of.rejects_null(v)
             && let Some(default) = self.default(of)
         {

@@ -51,6 +51,7 @@ impl Checker<'_> {
     fn node(&mut self, node: &Node, at: &At<'_>, meta: &Meta<'_>, object: &Node, is_object: bool) {
         checkpoint();
         let is_object = is_object || node.embedded;
+        // An embedded object starts over: its metadata is its own.
         let (object, meta) = if is_object {
             (node, &Meta::Outside)
         } else {
@@ -70,6 +71,7 @@ impl Checker<'_> {
             };
             self.node(items, &at.name("items"), &below, object, false);
         }
+        // Defaults in `additionalProperties` are not visited, as upstream does not validate them.
         let properties_at = at.name("properties");
         for (name, property) in &node.properties {
             let begins = is_object && prune::is_object_key(name);
@@ -82,6 +84,7 @@ impl Checker<'_> {
     }
 
     fn outside(&mut self, node: &Node, default: &Value, path: &FieldPath, is_object: bool) {
+        // A clone, because pruning changes what it examines.
         if self.pruned && !prune::unknown(node, &mut default.clone(), is_object).is_empty() {
             self.errors.push(FieldError::invalid(
                 path,
@@ -89,11 +92,13 @@ impl Checker<'_> {
                 "must not have unknown fields",
             ));
         }
+        // Metadata is coerced first, as upstream's decoder would do it in an object.
         let mut coerced = default.clone();
         match embedded::coerce(node, &mut coerced, path, is_object) {
             Err(e) => self.errors.push(e),
             Ok(_) => {
                 let mut errors = embedded::validate(node, &coerced, path, is_object);
+                // Each stage only runs if the one before found nothing, as in upstream.
                 if errors.is_empty() {
                     errors = validate::default_value(node, &coerced, path, &self.steps);
                 }
@@ -109,6 +114,7 @@ impl Checker<'_> {
     fn inside(&mut self, node: &Node, default: &Value, path: &FieldPath, meta: &Meta<'_>, object: &Node) {
         let mut whole = default.clone();
         let mut at = meta;
+        // Wrapped from the inside out, up to the object that the metadata belongs to.
         while let Meta::Inside(step, before) = at {
             at = before;
             whole = match step {
@@ -120,6 +126,7 @@ impl Checker<'_> {
                 }
             };
         }
+        // The smallest object that validation accepts, with upstream's stand-ins.
         for (key, value) in [("apiVersion", "validation/v1"), ("kind", "Validation")] {
             if whole.get(key).is_null() {
                 whole.set(&[key], json!(value));
@@ -138,6 +145,7 @@ impl Checker<'_> {
                 let why = format!("must result in valid metadata: {why}");
                 self.errors.push(FieldError::invalid(path, default.clone(), why));
             }
+            // The default on its own, too: values within metadata may have a schema of their own.
             None => {
                 let errors = validate::default_value(node, default, path, &self.steps);
                 self.errors.extend(errors);
@@ -152,6 +160,7 @@ impl Checker<'_> {
         }
         let budget = &mut self.budget;
         let kept = rules::evaluate::run(node, default, Some(default), path, false, budget).errors;
+        // Unchanged first: transition rules then see the value as its own predecessor.
         match kept.is_empty() {
             true => rules::evaluate::run(node, default, None, path, false, budget).errors,
             false => kept,
@@ -159,7 +168,7 @@ impl Checker<'_> {
     }
 }
 
-/// True if no default has fields that the schema does not know.
+/// True if no default has fields that its schema lacks.
 pub(super) fn are_pruned(node: &Node) -> bool {
     checkpoint();
     let own = node

@@ -30,6 +30,7 @@ pub(crate) fn check(schema: &Value, path: &FieldPath, options: &Options) -> (Opt
         errors.push(too_costly(path, e));
         return (None, errors);
     }
+    // Compiled with a cache of its own: a definition that is rejected must not fill the shared one.
     let root = match compile::root(schema, &Arc::default()) {
         Ok(root) => root,
         Err(e) => {
@@ -38,19 +39,23 @@ pub(crate) fn check(schema: &Value, path: &FieldPath, options: &Options) -> (Opt
         }
     };
     let unsupported = options.structural.then(|| unsupported(schema)).flatten();
+    // A schema that upstream cannot convert is not judged by structural rules or expressions.
     let mut judges_rules = options.structural && unsupported.is_none();
     if judges_rules {
         errors = structural::check(schema, path);
         if errors.is_empty() {
+            // Rules are compiled here, since defaults are checked by them.
             rules::programs::prepare(&root);
             errors = defaults::check(&root, path, options.pruned_defaults);
         }
         judges_rules = errors.is_empty();
     }
+    // Always, also for schemas that are not structural.
     errors.extend(keywords::check(schema, path, options));
     if judges_rules {
         errors.extend(rules::budget::check(&root, path, &errors, options.rule_costs));
     }
+    // Only if nothing else is wrong, because upstream converts last.
     if let Some(why) = unsupported.filter(|_| errors.is_empty()) {
         errors.push(FieldError::invalid(path, "", why));
     }
@@ -61,7 +66,7 @@ fn too_costly(path: &FieldPath, e: CompileError) -> FieldError {
     FieldError::forbidden(path, e.to_string())
 }
 
-/// A schema has a keyword that structural schemas do not know. Upstream's text.
+/// A schema has a keyword that structural schemas do not support. Message as upstream words it.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct UnsupportedKeyword(String);
@@ -82,7 +87,7 @@ pub(crate) fn is_structural(schema: &Value) -> bool {
     violations(schema, &FieldPath::default()).is_ok_and(|e| e.is_empty())
 }
 
-/// True if a default of a schema has fields that the schema does not know.
+/// True if a default of a schema has fields that the schema lacks.
 pub(crate) fn has_unpruned_defaults(schema: &Value) -> bool {
     is_structural(schema) && compile::root(schema, &Arc::default()).is_ok_and(|root| !defaults::are_pruned(&root))
 }
@@ -105,6 +110,7 @@ fn unsupported(s: &Value) -> Option<String> {
         ("definitions", "definitions"),
     ];
     s.as_object()?;
+    // Depth-first in upstream's order, since only the first is reported.
     for (keyword, name) in KEYWORDS {
         let set = match s.get(keyword) {
             // An object or a boolean, even `false`.
@@ -115,6 +121,7 @@ fn unsupported(s: &Value) -> Option<String> {
             return Some(format!("OpenAPIV3Schema '{name}' is not supported"));
         }
     }
+    // Junctors before properties, as upstream's `newStructural` converts them.
     for child in std::iter::once(s.get("not")).chain(["allOf", "anyOf", "oneOf"].iter().flat_map(|w| s.get(w).items()))
     {
         if let Some(why) = unsupported(child) {
@@ -128,6 +135,7 @@ fn unsupported(s: &Value) -> Option<String> {
         return Some("OpenAPIV3Schema 'items' must be a schema, but is an array".to_owned());
     }
     let properties = s.get("properties").as_object().into_iter().flat_map(|m| m.values());
+    // Properties and items last, as in upstream.
     let mut children = std::iter::once(s.get("items"))
         .chain(properties)
         .chain([s.get("additionalProperties")]);

@@ -21,10 +21,12 @@ const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 /// The first value of a wrong type.
 pub(super) fn coerce(node: &Node, v: &mut Value, base: &FieldPath, root: bool) -> Result<Vec<String>, FieldError> {
     let mut found = StrictErrors::default();
+    // Most schemas have no embedded objects and are not walked at all.
     if root || node.has_embedded {
         coerce_below(node, v, &At::ROOT, root, base, &mut found)?;
     }
     let mut found = found.into_texts();
+    // Upstream sorts the paths, since it iterates over Go maps.
     found.sort_unstable();
     Ok(found)
 }
@@ -45,6 +47,7 @@ fn coerce_below(
                     match (key, &*child) {
                         ("apiVersion" | "kind", other) if other.as_str().is_none() => {
                             let path = at.name(key).below(base);
+                            // The first wrong type ends the decoding, as in upstream.
                             return Err(FieldError::invalid(&path, other.clone(), "must be a string"));
                         }
                         ("metadata", _) => metadata(child, &at.name(key).below(base), found)?,
@@ -71,10 +74,12 @@ fn coerce_below(
 }
 
 fn metadata(v: &mut Value, path: &FieldPath, found: &mut StrictErrors) -> Result<(), FieldError> {
+    // The table always has ObjectMeta: built-in kinds embed it.
     let def = api::by_name(OBJECT_META).expect("the schema table has ObjectMeta");
     let mut typed = v.clone();
     let unknown = decode::normalize_under(path.as_str(), def, &mut typed)
         .map_err(|e| FieldError::invalid(path, v.clone(), e.to_string()))?;
+    // Go encodes an unset time as null, which upstream removes again.
     if typed.get("creationTimestamp").is_null() {
         typed.unset(&["creationTimestamp"]);
     }
@@ -124,6 +129,7 @@ fn object(v: &Value, path: &FieldPath, errors: &mut ErrorList) {
     for key in ["apiVersion", "kind"] {
         let at = path.child(key);
         let text = match m.and_then(|m| m.get(key)) {
+            // Presence is checked on the map, because `get` cannot tell null from absent.
             None => {
                 errors.push(FieldError::required(&at, ""));
                 continue;
@@ -137,6 +143,7 @@ fn object(v: &Value, path: &FieldPath, errors: &mut ErrorList) {
         if text.is_empty() {
             errors.push(FieldError::invalid(&at, "", "must not be empty"));
         } else if key == "kind" {
+            // Kinds are CamelCase, so the label is checked in lower case.
             let why = dns1035_label(&text.to_lowercase());
             if !why.is_empty() {
                 let why = format!("may have mixed case, but should otherwise match: {}", why.join(","));
@@ -149,6 +156,7 @@ fn object(v: &Value, path: &FieldPath, errors: &mut ErrorList) {
     }
     let at = path.child("metadata");
     let metadata = v.get("metadata");
+    // Absent metadata is valid; upstream only validates what is there.
     if metadata.is_null() {
         return;
     }
@@ -163,6 +171,7 @@ fn object(v: &Value, path: &FieldPath, errors: &mut ErrorList) {
         typed.set(&["name"], "fakename");
     }
     let rules = MetaRules {
+        // Embedded objects may have a namespace or not.
         namespaced: !typed.str_at(&["namespace"]).is_empty(),
         name: name_is_path_segment,
         strict_finalizers: false,

@@ -38,8 +38,10 @@ impl Enumeration {
         if values.is_empty() {
             return None;
         }
+        // Randomly keyed: the values are the client's, and chosen collisions would make lookups linear.
         let hasher = RandomState::new();
         let mut by_hash = Vec::new();
+        // Building the table costs more than a few comparisons save.
         if values.len() > FEW {
             by_hash.extend(values.iter().enumerate().map(|(i, v)| {
                 checkpoint();
@@ -69,6 +71,7 @@ impl Enumeration {
     /// The steps of validation that [`allows`](Self::allows) takes.
     pub(super) fn steps(&self, v: &Value) -> u64 {
         let bytes = match v {
+            // A longer string is rejected by its length alone.
             Value::String(s) => s.len().min(self.bytes),
             Value::Array(_) | Value::Object(_) if self.has_trees => size(v),
             _ => 0,
@@ -85,8 +88,11 @@ impl Enumeration {
             Value::Array(_) | Value::Object(_) if !self.has_trees => false,
             Value::String(s) if s.len() > self.bytes => false,
             Value::Int(i) => {
+                // Go's conversion of an integer to a string gives the character, which upstream's reflection-based
+                // comparison allows.
                 let c = u32::try_from(*i).ok().and_then(char::from_u32);
                 let c = c.unwrap_or(char::REPLACEMENT_CHARACTER);
+                // Three lookups at most, each in constant time.
                 self.has(v)
                     || self.has(&Value::Float(*i as f64))
                     || self.has(&Value::from(c.encode_utf8(&mut [0; 4]) as &str))
@@ -103,6 +109,7 @@ impl Enumeration {
         let hash = self.hasher.hash_one(v);
         let first = self.by_hash.partition_point(|(h, _)| *h < hash);
         let mut same = self.by_hash[first..].iter().take_while(|(h, _)| *h == hash);
+        // Verified by comparison: equal hashes do not imply equal values.
         same.any(|(_, i)| self.values[*i] == *v)
     }
 
@@ -144,6 +151,7 @@ struct Bounded {
 impl fmt::Write for Bounded {
     fn write_str(&mut self, s: &str) -> fmt::Result {
         self.total += s.len();
+        // Only the first bytes are kept, but all are counted for the note at the end.
         if self.kept.len() <= MAX_TEXT {
             // A character more than fits, so that a truncated text is known as one.
             let room = MAX_TEXT + char::MAX_LEN_UTF8 - self.kept.len();

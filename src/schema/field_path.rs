@@ -9,7 +9,7 @@ use std::fmt;
 pub(crate) enum ArrayNotation {
     /// Members may be written in brackets.
     Allowed,
-    /// Only dots.
+    /// Members are written behind dots only.
     Refused,
 }
 
@@ -54,6 +54,7 @@ pub(crate) type Resolved<'s> = (Vec<String>, &'s Value);
 /// # Errors
 /// The path is malformed, or the schema has no such field.
 pub(crate) fn resolve<'s>(path: &str, schema: &'s Value, brackets: ArrayNotation) -> Result<Resolved<'s>, InvalidPath> {
+    // The name is consumed first: a missing closing bracket is reported behind the name, as upstream does.
     let (mut names, mut schema, mut rest) = (Vec::new(), schema, path);
     while let Some(token) = next(&mut rest) {
         let name = match token {
@@ -67,6 +68,7 @@ pub(crate) fn resolve<'s>(path: &str, schema: &'s Value, brackets: ArrayNotation
             }
             other => return Err(InvalidPath::Expected("[ or .", other.to_owned())),
         };
+        // Looked up before the closing bracket is checked, which decides the error of `.a['x'`.
         schema = member(schema, &name).ok_or(InvalidPath::NoField)?;
         names.push(name);
         if token == "[" {
@@ -81,6 +83,7 @@ pub(crate) fn resolve<'s>(path: &str, schema: &'s Value, brackets: ArrayNotation
 }
 
 fn member<'s>(schema: &'s Value, name: &str) -> Option<&'s Value> {
+    // Additional properties only count without declared ones, as in upstream.
     match schema.get("properties").as_object().filter(|p| !p.is_empty()) {
         Some(properties) => properties.get(name),
         None => Some(schema.get("additionalProperties")).filter(|s| s.as_object().is_some()),
@@ -97,9 +100,12 @@ fn next<'p>(rest: &mut &'p str) -> Option<&'p str> {
             let mut escaped = false;
             let close = text.char_indices().skip(1).find(|(_, c)| {
                 let found = *c == '\'' && !escaped;
+                // Tracks escapes so that an escaped quote does not end the token; two backslashes in a row are not
+                // told apart, as upstream.
                 escaped = *c == '\\';
                 found
             });
+            // An unterminated string takes the rest, and fails as not being quoted.
             close.map_or(text.len(), |(i, _)| i + 1)
         }
         _ => text.find(['.', '[', ']']).unwrap_or(text.len()),

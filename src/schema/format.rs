@@ -106,6 +106,7 @@ enum Format {
 impl Format {
     fn parse(formats: Formats, name: &str) -> Option<Self> {
         match formats {
+            // Upstream normalises names by removing dashes, so `date-time` and `datetime` are the same.
             Formats::Strings => Self::of_strings(&name.replace('-', "")),
             Formats::Integers => matches!(name, "int32" | "int64").then_some(Self::Number),
             Formats::Numbers => matches!(name, "float" | "double").then_some(Self::Number),
@@ -169,6 +170,7 @@ impl Format {
             Self::Duration => clock::duration(s),
             Self::ShortName => crate::apimachinery::validation::dns1123_label(s).is_empty(),
             Self::LongName => crate::apimachinery::validation::dns1123_subdomain(s).is_empty(),
+            // These formats exist, but upstream accepts any string for them.
             Self::Password | Self::Number => true,
         }
     }

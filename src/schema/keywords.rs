@@ -58,8 +58,11 @@ pub(crate) fn any(s: &Value, f: &mut dyn FnMut(&Value) -> bool) -> bool {
 
 /// The schemas directly in a schema.
 pub(crate) fn children(s: &Value) -> impl Iterator<Item = &Value> {
+    // All places where upstream's `ValidateCustomResourceDefinitionOpenAPISchema` descends; order does not matter
+    // here.
     let maps = ["properties", "patternProperties", "definitions", "dependencies"].into_iter();
     let maps = maps.flat_map(|w| s.get(w).as_object().into_iter().flat_map(Map::values));
+    // `items` is listed twice because it may be a schema or, in unsupported schemas, a list of schemas.
     let lists = ["allOf", "anyOf", "oneOf", "items"]
         .into_iter()
         .flat_map(|w| s.get(w).items());
@@ -78,6 +81,7 @@ pub(super) fn violates(s: &Value, rule: Ratcheted) -> bool {
         }
         Ratcheted::AtomicSets => lists::non_atomic_item(s).is_some(),
         Ratcheted::MapKeys => {
+            // Reuses the check itself, so that rule and ratchet cannot disagree.
             let mut checker = Checker {
                 base: &FieldPath::default(),
                 options: &Options::default(),
@@ -126,6 +130,7 @@ impl Checker<'_> {
         if s.as_object().is_none() {
             return;
         }
+        // The order of these checks is upstream's and shows in the list of errors.
         self.allowed(s, at, place);
         if s.get("uniqueItems").as_bool() == Some(true) {
             let why = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic";
@@ -146,6 +151,7 @@ impl Checker<'_> {
                 self.node(schema, &at.key(name), place);
             }
         }
+        // Only one of the two has any effect: `items` is either an object or a list.
         let items_at = at.name("items");
         self.node(s.get("items"), &items_at, place);
         for (i, schema) in s.get("items").items().iter().enumerate() {
@@ -161,6 +167,7 @@ impl Checker<'_> {
         }
         self.map_type(s, at);
         self.list_type(s, at);
+        // Ratcheted as a whole: a definition that violates the rule already is not checked at all.
         if self.options.map_keys {
             self.map_keys(s, at);
         }
@@ -173,6 +180,7 @@ impl Checker<'_> {
         if self.options.valid_types && !ty.is_empty() && Type::parse(ty).is_none() {
             self.not_supported(at, "type", ty, &Type::ALL);
         }
+        // Upstream reports a default that cannot apply here rather than ignoring it.
         if let Some(why) = place.no_default.filter(|_| !s.get("default").is_null()) {
             self.forbidden(at, "default", &format!("must not be set {why}"));
         }
@@ -185,6 +193,7 @@ impl Checker<'_> {
             "$ref",
         ] {
             let v = s.get(word);
+            // Pointers in Go count as set even when they are empty.
             let set = match word {
                 "additionalItems" | "dependencies" | "$ref" => !v.is_null(),
                 _ => !v.is_empty_value(),
@@ -211,10 +220,12 @@ impl Checker<'_> {
         if additional.is_null() {
             return;
         }
+        // `additionalProperties: true` beside properties is tolerated, as upstream.
         if s.get("properties").as_object().is_some_and(|p| !p.is_empty()) && additional.as_bool() != Some(true) {
             let why = "additionalProperties and properties are mutual exclusive";
             self.forbidden(at, "additionalProperties", why);
         }
+        // Keys of such a map would be defaulted inside of metadata, where nothing prunes them.
         if place.inside_metadata {
             place.no_default = Some("inside additionalProperties applying to object metadata");
         }
@@ -226,9 +237,11 @@ impl Checker<'_> {
         let embedded = s.get("x-kubernetes-embedded-resource").as_bool() == Some(true);
         let properties_at = at.name("properties");
         for (name, property) in s.get("properties").as_object().into_iter().flat_map(Map::iter) {
+            // Shadowed per property: one property inside of metadata must not affect its siblings.
             let mut place = place;
             if (is_root || embedded) && is_object_key(name) {
                 place.inside_metadata = true;
+                // At the root the server sets these members itself; embedded objects may have defaults for them.
                 if is_root {
                     place.no_default = Some(match name {
                         "metadata" => "in top-level metadata",
@@ -242,6 +255,7 @@ impl Checker<'_> {
     }
 
     fn map_type(&mut self, s: &Value, at: &At<'_>) {
+        // Absent and non-string values are left to decoding.
         let Some(map_type) = s.get("x-kubernetes-map-type").as_str() else {
             return;
         };

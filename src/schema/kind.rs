@@ -67,6 +67,7 @@ impl KindSchema {
     pub(crate) fn published(gvk: GroupVersionKind, source: impl Fn() -> Bytes + Send + Sync + 'static) -> Self {
         Self {
             gvk,
+            // Nothing is compiled, so the empty node accepts everything and is never used on objects.
             schema: Arc::new(StructuralSchema::of(Node::default())),
             source: Source::Read(Box::new(source)),
         }
@@ -92,6 +93,7 @@ impl KindSchema {
     /// A hash of the source.
     pub(crate) fn fingerprint(&self) -> u64 {
         let sum = digest::digest(&digest::SHA256, &self.source());
+        // The first eight bytes are enough to tell the few versions of a definition apart.
         let first = sum.as_ref().first_chunk().expect("SHA-256 has 32 bytes");
         u64::from_le_bytes(*first)
     }
@@ -112,26 +114,32 @@ impl KindSchema {
 
 impl Schema for KindSchema {
     fn normalize(&self, object: &mut Value) -> Result<Vec<String>> {
+        // The table always has ObjectMeta: built-in kinds embed it.
         let def = api::by_name(OBJECT_META).expect("the schema table has ObjectMeta");
         let mut findings = match object.as_object_mut().and_then(|m| m.get_mut("metadata")) {
+            // Null metadata is left to the registry, which treats it as absent.
             Some(metadata) if !metadata.is_null() => {
                 decode::normalize_under("metadata", def, metadata).map_err(|e| self.refuse(&e))?
             }
             _ => Vec::new(),
         };
+        // After metadata, because pruning leaves `metadata` alone.
         let pruned = self.schema.prune(object);
         findings.extend(pruned.iter().map(|p| format!("unknown field {p:?}")));
+        // Last, because upstream coerces embedded metadata after pruning.
         let embedded = embedded::coerce(&self.schema.root, object, &FieldPath::default(), false);
         let unknown = embedded.map_err(|e| self.refuse(&e))?;
         findings.extend(unknown);
         Ok(findings)
     }
 
+    // Custom resources have no patch strategies; upstream answers with 415.
     fn strategic_merge(&self, _object: &Value, _patch: &Value) -> Option<Result<Value>> {
         None
     }
 
     fn manage_update(&self, live: Option<&Value>, new: &mut Value, who: &Writer<'_>, reset: &FieldSet) {
+        // Objects that do not have the types of their schema are stored without managed fields.
         if managed::discard_unless_typed(self.schema.typed(), live, new) {
             managed::update_managed_fields(self.schema.typed(), live, new, who, reset);
         }
@@ -146,6 +154,7 @@ impl Schema for KindSchema {
     }
 
     fn openapi(&self, dialect: Dialect) -> Option<Value> {
+        // `source` is this gateway's own encoding.
         let source = json::decode(&self.source()).expect("encoded by this type");
         Some(openapi::component(source, &self.gvk, dialect))
     }
@@ -170,6 +179,7 @@ impl SchemaStrategy {
 /// Compares everything except metadata. `status` needs no exception: with a status subresource it was copied
 /// from `old`.
 fn same_content(new: &Value, old: &Value) -> bool {
+    // Clones both objects, which is acceptable for updates: they are decoded and small compared to the write.
     let bare = |v: &Value| {
         let mut v = v.clone();
         v.unset(&["metadata"]);
@@ -182,12 +192,14 @@ impl RestStrategy for SchemaStrategy {
     fn rules(&self) -> Rules {
         let inner = self.inner.rules();
         Rules {
+            // Either reason is enough to run the write on the compute pool.
             costly_validation: inner.costly_validation || self.schema.is_costly(),
             ..inner
         }
     }
 
     fn default(&self, object: &mut Value) {
+        // The schema's defaults come first, so that the kind's own can rely on them.
         self.schema.default(object);
         self.inner.default(object);
     }
@@ -195,9 +207,11 @@ impl RestStrategy for SchemaStrategy {
     fn prepare(&self, object: &mut Value, change: Change<'_>) {
         match change {
             Change::Create => {
+                // Status is only written through its subresource.
                 if self.status {
                     object.unset(&["status"]);
                 }
+                // Set before the kind's own preparation, which may change it.
                 object.set_meta("generation", 1i64);
                 self.inner.prepare(object, change);
             }
@@ -206,13 +220,16 @@ impl RestStrategy for SchemaStrategy {
             } => self.inner.prepare(object, change),
             Change::Update { old, .. } => {
                 if self.status {
+                    // Whatever the client has sent for the status is replaced by the stored one.
                     match old.get("status") {
                         Value::Null => drop(object.unset(&["status"])),
                         status => object.set(&["status"], status.clone()),
                     }
                 }
                 self.inner.prepare(object, change);
+                // Objects stored before generations were tracked count as the first.
                 let generation = old.at(&["metadata", "generation"]).as_i64().unwrap_or(1);
+                // Compared after preparation, so that ignored changes do not count.
                 let changed = i64::from(!same_content(object, old));
                 object.set_meta("generation", generation + changed);
             }
@@ -226,6 +243,7 @@ impl RestStrategy for SchemaStrategy {
                 subresource: "status",
             } => self.schema.validate_status(object, Some(old)),
             _ if !self.schema.is_defaulted(object) => {
+                // Validation would judge an object that is incomplete through no fault of the client's values.
                 let why = "the defaults of its schema take more than 1 MiB; shorten its lists, or the defaults";
                 ErrorList::from_iter([FieldError::forbidden(&FieldPath::default(), why)])
             }
@@ -237,6 +255,7 @@ impl RestStrategy for SchemaStrategy {
             let name = FieldPath::new("metadata").child("name");
             ErrorList::from_iter([FieldError::required(&name, "")])
         });
+        // With a missing name, only that error is considered, since it blocks all rules anyway.
         let known = unnamed.as_ref().unwrap_or(&errors);
         errors.extend(self.schema.validate_rules(object, change.old(), known));
         errors
@@ -248,10 +267,12 @@ impl RestStrategy for SchemaStrategy {
                 subresource: "status", ..
             } => Vec::new(),
             _ => {
+                // Only finalizers that this write adds are warned about.
                 let old = change.old().map_or(&Value::Null, |old| old.get("metadata"));
                 finalizer_warnings(object.get("metadata"), old)
             }
         };
+        // Evaluates the rules a second time: validation keeps only errors.
         if let Some(old) = change.old() {
             out.extend(self.schema.rule_warnings(object, old));
         }
@@ -261,6 +282,8 @@ impl RestStrategy for SchemaStrategy {
 
     fn reset_fields(&self, subresource: &str) -> &'static [&'static str] {
         match subresource {
+            // Other top-level fields are reset, too, but not listed, as in upstream's
+            // `customresource/status_strategy.go`.
             "status" => &["metadata", "spec"],
             _ if self.status => &["status"],
             _ => self.inner.reset_fields(subresource),

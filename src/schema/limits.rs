@@ -16,7 +16,7 @@ pub(super) const MAX_STEPS: u64 = 5_000_000;
 /// is invalid.
 pub(super) const MAX_DEFAULTS: usize = 1 << 20;
 
-/// About the memory of a value in bytes.
+/// Approximate memory of a value in bytes.
 pub(super) fn size(value: &Value) -> usize {
     /// A node with its place in the parent, and its key.
     const NODE: usize = 64;
@@ -45,6 +45,7 @@ fn walk(s: &Value, depth: usize) -> Result<usize, CompileError> {
     let children = s.get("properties").as_object().into_iter().flat_map(|m| m.values());
     for child in children.chain([s.get("items"), s.get("additionalProperties")]) {
         if child.as_object().is_some() {
+            // Depth grows through every kind of child, since all walks recurse.
             walk(child, depth + 1)?;
         }
     }
@@ -53,7 +54,9 @@ fn walk(s: &Value, depth: usize) -> Result<usize, CompileError> {
         .into_iter()
         .flat_map(|word| s.get(word).items());
     for child in lists.chain([s.get("not")]).filter(|c| c.as_object().is_some()) {
+        // The branch itself counts, and all branches in it.
         branches += 1 + walk(child, depth + 1)?;
+        // Checked in the loop, so that counting stops early for hostile schemas.
         if branches > MAX_BRANCHES {
             return Err(CompileError::TooManyBranches);
         }

@@ -17,6 +17,7 @@ pub(super) fn validate(node: &Node, v: &Value, old: Option<&Value>) -> ErrorList
         errors
     };
     let errors = errors_in(v);
+    // The old object is only examined if the new one has duplicates.
     if !errors.is_empty() && old.is_some_and(|old| !errors_in(old).is_empty()) {
         return ErrorList::new();
     }
@@ -28,6 +29,7 @@ fn below(node: &Node, v: &Value, at: &At<'_>, errors: &mut ErrorList) {
     match v {
         Value::Object(m) => {
             for (key, child) in m.iter() {
+                // Declared properties take precedence over `additionalProperties`.
                 match (node.property(key), &node.additional) {
                     (Some(property), _) => below(property, child, &at.name(key), errors),
                     (None, Additional::Schema(of)) => below(of, child, &at.key(key), errors),
@@ -61,6 +63,7 @@ fn duplicate(at: &At<'_>, i: usize, value: impl FnOnce() -> Value, errors: &mut 
 
 fn map(keys: &[Str], items: &[Value], at: &At<'_>, errors: &mut ErrorList) {
     let odd = |v: &&Value| !matches!(v, Value::Object(_) | Value::Null);
+    // One wrong item makes the keys of all meaningless, so only this error is reported.
     if let Some(i) = items.iter().position(|v| odd(&v)) {
         let path = at.index(i).below(&FieldPath::default());
         let why = "must be an object for an array of list-type map";
@@ -70,6 +73,7 @@ fn map(keys: &[Str], items: &[Value], at: &At<'_>, errors: &mut ErrorList) {
     let key_of = |item: &Value| -> Value {
         let m = item.as_object();
         let mut pairs = Vec::with_capacity(keys.len());
+        // Absent keys are left out, so two items without a key are equal in it.
         pairs.extend(keys.iter().filter_map(|k| Some((k.clone(), m?.get(k)?.clone()))));
         Value::Object(Map::from_pairs(pairs))
     };
@@ -89,6 +93,7 @@ impl<'v> Key<'v> {
     fn of(v: &'v Value) -> Self {
         match v {
             Value::Object(_) | Value::Array(_) => Self::compound(v),
+            // Borrowed scalars need no allocation; containers are compared by their text.
             scalar => Self::Scalar(scalar),
         }
     }
@@ -105,6 +110,7 @@ fn second_places<'v>(keys: impl Iterator<Item = Key<'v>>) -> Vec<usize> {
     for (i, key) in keys.enumerate() {
         let times = times.entry(key).or_default();
         *times += 1;
+        // Upstream reports each value once, at its second place.
         if *times == 2 {
             out.push(i);
         }

@@ -32,15 +32,19 @@ const FLAGS: [&str; 7] = [
 /// The OpenAPI component of a kind with this schema, which is null for a kind without one.
 pub(super) fn component(schema: Value, gvk: &GroupVersionKind, dialect: Dialect) -> Value {
     let v2 = dialect == Dialect::V2;
+    // v2 cannot express an object with unknown fields beside declared ones.
     let open = schema.as_object().is_none_or(|m| v2 && flag(m, PRESERVE));
     // With any declared property, kubectl would take all others for unknown.
     let mut out = if open { json!({"type": "object"}) } else { schema };
     if !open {
+        // Before simplification, which removes what this adds in v2.
         unfold(&mut out);
         if v2 {
             v2::simplify(&mut out);
         }
+        // The root gets its own metadata, whatever the schema declares there.
         set_type_meta(&mut out, API_VERSION, KIND, dialect);
+        // After the root: embedded resources are below it.
         below(&mut out, &mut |s| embed(s, dialect));
     }
     out.set(
@@ -57,6 +61,7 @@ fn flag(m: &Map, word: &str) -> bool {
 /// Calls `f` for every schema below this one, innermost first, without those of `allOf` and the like.
 fn below(schema: &mut Value, f: &mut dyn FnMut(&mut Value)) {
     let Some(m) = schema.as_object_mut() else { return };
+    // Innermost first, so that a schema is complete when its parent is examined.
     if let Some(Value::Object(properties)) = m.get_mut("properties") {
         for (_, property) in properties.iter_mut() {
             below(property, f);
@@ -75,6 +80,7 @@ fn below(schema: &mut Value, f: &mut dyn FnMut(&mut Value)) {
 fn unfold(schema: &mut Value) {
     let mut one = |schema: &mut Value| {
         let Some(m) = schema.as_object_mut() else { return };
+        // Go's `omitempty` drops false flags, but keeps true ones.
         m.retain(|key, v| !(FLAGS.contains(&key) && v.as_bool() == Some(false)));
         if flag(m, INT_OR_STRING) {
             int_or_string(schema);
@@ -107,6 +113,7 @@ fn embed(schema: &mut Value, dialect: Dialect) {
         return;
     }
     set_type_meta(schema, EMBEDDED_API_VERSION, EMBEDDED_KIND, dialect);
+    // Order of the declared names is kept; missing ones are appended in upstream's order.
     let mut required = schema.get("required").items().to_vec();
     for name in ["kind", "apiVersion"] {
         if !required.iter().any(|r| r.as_str() == Some(name)) {
@@ -119,6 +126,7 @@ fn embed(schema: &mut Value, dialect: Dialect) {
 /// Expresses `x-kubernetes-int-or-string` in plain OpenAPI, unless the schema already does.
 fn int_or_string(schema: &mut Value) {
     let idiom = json!([{"type": "integer"}, {"type": "string"}]);
+    // The schema may spell out the idiom itself, in either of two places.
     let first = schema.get("allOf").items().first().map(|s| s.get("anyOf").clone());
     if *schema.get("anyOf") == idiom || first.as_ref() == Some(&idiom) {
         return;
@@ -127,6 +135,7 @@ fn int_or_string(schema: &mut Value) {
         schema.set(&["anyOf"], idiom);
         return;
     }
+    // The schema has an `anyOf` of its own, so the idiom goes into `allOf`, in front.
     let mut all = schema.get("allOf").items().to_vec();
     let mut any = Value::object();
     any.set(&["anyOf"], idiom);

@@ -67,12 +67,14 @@ impl<'a> At<'a> {
 
     /// The path below `base`.
     pub(super) fn below(&self, base: &FieldPath) -> FieldPath {
+        // Built on demand: paths are only needed for errors, and walks visit every value.
         let Some(parent) = self.parent else { return base.clone() };
         let path = parent.below(base);
         match self.step {
             Step::Root => path,
             Step::Name(name) => path.child(name),
             Step::Key(key) => path.key(key),
+            // Upstream's validator joins the path with a dot even if it is empty.
             Step::Entry(key) if path.as_str().is_empty() => FieldPath::new(&format!(".{key}")),
             Step::Entry(key) => path.child(key),
             Step::Index(i) => path.index(i),

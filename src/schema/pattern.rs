@@ -49,17 +49,21 @@ impl PatternCache {
     fn keep(&self, new: Arc<Compiled>) -> Vec<Arc<Compiled>> {
         let mut removed = Vec::new();
         let mut recent = self.0.lock();
+        // Reborrowed once, so that queue and size can be borrowed apart below.
         let recent = &mut *recent;
         while recent.bytes + new.bytes > CACHE_LIMIT
             && let Some(oldest) = recent.queue.pop_front()
         {
+            // `Relaxed` suffices: the flag is a hint, and the queue itself is under the lock.
             if oldest.used.swap(false, Ordering::Relaxed) {
+                // A second chance: it was used since the last pass, so it goes to the back.
                 recent.queue.push_back(oldest);
             } else {
                 recent.bytes -= oldest.bytes;
                 removed.push(oldest);
             }
         }
+        // Added even if it is larger than the limit alone; it is the first to go next time.
         recent.bytes += new.bytes;
         recent.queue.push_back(new);
         removed
@@ -83,6 +87,7 @@ impl Pattern {
     /// The syntax error, as Go words it.
     pub(super) fn new(source: &str, cache: &Arc<PatternCache>) -> Result<Self, SyntaxError> {
         Ok(Self {
+            // At least one, so that an empty pattern still costs a step.
             states: check(source)?.max(1),
             source: source.into(),
             compiled: Mutex::new(Weak::new()),
@@ -99,19 +104,22 @@ impl Pattern {
         self.states
     }
 
-    /// The most steps that matching `text` takes.
+    /// The maximum steps that matching `text` takes.
     pub(super) fn steps(&self, text: &str) -> u64 {
+        // One more than the bytes: the program also runs at the end of the text.
         u64::from(self.states) * (text.len() as u64 + 1)
     }
 
-    /// True if matching begins with compiling.
+    /// True if the next match has to compile the expression first.
     pub(super) fn must_compile(&self) -> bool {
+        // A hint: another thread may compile or drop the expression in between.
         self.compiled.lock().strong_count() == 0
     }
 
     /// True if the expression matches anywhere in `text`.
     pub(super) fn is_match(&self, text: &str) -> bool {
         if self.steps(text) > MANY_STEPS {
+            // The regex crate has no checkpoints of its own.
             checkpoint_now();
         }
         let compiled = self.compiled();
@@ -120,6 +128,7 @@ impl Pattern {
     }
 
     fn compiled(&self) -> Arc<Compiled> {
+        // The lock is released before compiling, which may take milliseconds.
         let known = self.compiled.lock().upgrade();
         known.unwrap_or_else(|| {
             checkpoint_now();
@@ -131,6 +140,7 @@ impl Pattern {
             // Of two threads that compile at once, the second replaces what the first has. The cache removes
             // that one in its turn.
             *self.compiled.lock() = Arc::downgrade(&new);
+            // Dropped here, after the cache's lock was released: freeing programs takes time.
             drop(self.cache.keep(new.clone()));
             new
         })

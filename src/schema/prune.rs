@@ -21,6 +21,7 @@ pub(super) fn unknown(node: &Node, v: &mut Value, resource: bool) -> Vec<String>
     };
     pruner.below(Some(node), v, resource, false);
     let mut found = pruner.found.into_texts();
+    // Sorted because upstream collects from Go maps.
     found.sort_unstable();
     found
 }
@@ -41,14 +42,17 @@ impl Pruner {
     /// of a list that preserves unknown fields.
     fn below(&mut self, node: Option<&Node>, v: &mut Value, resource: bool, preserve: bool) {
         checkpoint();
+        // Inherited by items only: properties of an object decide for themselves.
         let preserve = preserve || node.is_some_and(|n| n.preserve_unknown);
         let resource = resource || node.is_some_and(|n| n.embedded);
         match v {
             Value::Object(m) => m.retain(|key, child| {
                 if resource && is_object_key(key) {
+                    // Kept without descending: metadata is validated as ObjectMeta.
                     return true;
                 }
                 let length = self.path.len();
+                // One path buffer for the whole walk, which is truncated on the way back.
                 if length > 0 {
                     self.path.push('.');
                 }
@@ -60,6 +64,7 @@ impl Pruner {
                     }
                     Member::Preserved => true,
                     Member::Unknown => {
+                        // At the top level upstream removes these silently if there is no object with metadata.
                         if !(length == 0 && is_object_key(key)) {
                             self.found.add(|| self.path.clone());
                         }
@@ -71,6 +76,7 @@ impl Pruner {
             }),
             Value::Array(items) => {
                 let of = node.and_then(|n| n.items.as_deref());
+                // Without a schema for its items, a preserving list is kept as it is.
                 if of.is_none() && preserve {
                     return;
                 }
@@ -103,6 +109,7 @@ pub(super) fn nulls(node: &Node, v: &mut Value) {
     checkpoint();
     match v {
         Value::Object(m) => m.retain(|key, child| match node.member(key) {
+            // With a default, the null stays: defaulting replaces it.
             Some(s) if s.rejects_null(child) => s.default.is_some(),
             Some(s) => {
                 nulls(s, child);

@@ -21,6 +21,7 @@ impl<'a> OldItems<'a> {
         };
         for item in items {
             if let Some(key) = key_of(keys, item) {
+                // The first of equal keys counts, as in upstream's map construction.
                 out.items.entry(key).or_insert(item);
             }
         }
@@ -29,6 +30,7 @@ impl<'a> OldItems<'a> {
 
     /// The old item with the keys of `item`.
     pub(super) fn find(&self, item: &Value) -> Option<&'a Value> {
+        // Saves computing keys for lists without old items, which is every create.
         if self.items.is_empty() {
             return None;
         }
@@ -42,6 +44,7 @@ fn key_of<'v>(keys: &[Str], item: &'v Value) -> Option<Vec<&'v Value>> {
     let item = item.as_object()?;
     let scalar = |v: &&Value| !matches!(v, Value::Null | Value::Array(_) | Value::Object(_));
     let values = keys.iter().map(|k| item.get(k).filter(scalar));
+    // Without keys nothing identifies an item.
     values.collect::<Option<Vec<_>>>().filter(|v| !v.is_empty())
 }
 
@@ -52,9 +55,11 @@ pub(super) fn unchanged(node: &Node, new: &Value, old: &Value) -> bool {
     match (new, old) {
         (Value::Object(n), Value::Object(o)) => {
             let same = |(key, v): (&str, &Value)| {
+                // An undeclared member has no schema to compare by, so the objects count as different.
                 let pair = o.get(key).zip(node.member(key));
                 pair.is_some_and(|(old, schema)| unchanged(schema, v, old))
             };
+            // Equal numbers of members, and every new one has an equal old one.
             n.len() == o.len() && n.iter().all(same)
         }
         (Value::Array(n), Value::Array(o)) => match (&node.list, &node.items) {
@@ -63,6 +68,7 @@ pub(super) fn unchanged(node: &Node, new: &Value, old: &Value) -> bool {
                 let same = |item: &Value| before.find(item).is_some_and(|old| unchanged(of, item, old));
                 n.len() == o.len() && n.iter().all(same)
             }
+            // Sets and atomic lists are compared in order.
             _ => n == o,
         },
         _ => new == old,

@@ -34,7 +34,7 @@ struct Rule {
     reason: Option<Str>,
     /// The field that a failure is reported at, relative to the value, as the definition has it.
     field_path: Str,
-    /// The same as errors show it.
+    /// `field_path` in the spelling of errors; `None` if it does not resolve.
     field: Option<Str>,
     /// True if a rule on `oldSelf` also runs without an old value.
     optional_old_self: Option<bool>,
@@ -44,7 +44,7 @@ struct Rule {
 #[derive(Debug)]
 pub(super) struct Ruleset {
     list: Box<[Rule]>,
-    /// `None` inside if the schema is not one that expressions know.
+    /// `None` inside if expressions cannot represent the schema.
     programs: OnceLock<Option<Programs>>,
 }
 
@@ -69,6 +69,7 @@ impl Rule {
             message: text("message"),
             message_expression: text("messageExpression"),
             reason: v.get("reason").as_str().map(Str::new),
+            // Resolved once, when the schema is compiled: failures then only copy it.
             field: field(v.str_at(&["fieldPath"]), schema),
             field_path: text("fieldPath"),
             optional_old_self: v.get("optionalOldSelf").as_bool(),
@@ -78,12 +79,13 @@ impl Rule {
     /// The name of the rule in errors.
     fn name(&self) -> &str {
         match self.message.as_str() {
+            // Upstream names a rule by its message if it has one.
             "" => self.rule.trim(),
             message => message.trim(),
         }
     }
 
-    /// The rule as upstream prints it.
+    /// The rule as upstream prints a Go struct in error messages.
     fn print(&self) -> String {
         let text = |s: &str| json::to_string(&s.into());
         let or_null = |v: Option<Value>| v.map_or_else(|| "null".to_owned(), |v| json::to_string(&v));
@@ -99,7 +101,7 @@ impl Rule {
     }
 }
 
-/// A `fieldPath` in the spelling of errors; `None` if there is none, or it leads nowhere.
+/// A `fieldPath` in the spelling of errors; `None` if it is empty or does not resolve.
 fn field(path: &str, schema: &Value) -> Option<Str> {
     if path.is_empty() {
         return None;
@@ -107,6 +109,7 @@ fn field(path: &str, schema: &Value) -> Option<Str> {
     let (names, _) = resolve(path, schema, ArrayNotation::Allowed).ok()?;
     let (mut at, mut schema) = (FieldPath::default(), schema);
     for name in &names {
+        // Like `resolve`: additional properties only count without declared ones.
         (at, schema) = match schema.get("properties").as_object().filter(|p| !p.is_empty()) {
             Some(properties) => (at.child(name), properties.get(name)?),
             None => (at.key(name), schema.get("additionalProperties")),

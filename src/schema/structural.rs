@@ -28,6 +28,7 @@ pub(super) fn check(schema: &Value, path: &FieldPath) -> ErrorList {
     checker.node(schema, Position::Root, &At::ROOT);
     complete::check(&mut checker, schema);
     let mut errors = checker.errors;
+    // Cached, since each key is a formatted error.
     errors.sort_by_cached_key(ToString::to_string);
     errors
 }
@@ -47,6 +48,7 @@ fn is_set(s: &Value, name: &str) -> bool {
 
 /// True if `branches` is the idiom for int-or-string. Types are allowed in it, although it is a junctor.
 fn is_int_or_string(branches: &Value) -> bool {
+    // The exact idiom of kube-openapi: order and content must match.
     *branches == json!([{"type": "integer"}, {"type": "string"}])
 }
 
@@ -74,6 +76,7 @@ impl Checker<'_> {
         checkpoint();
         let ty = s.str_at(&["type"]);
         let items = s.get("items");
+        // Reported here, because an array without items has no schema for them below.
         if ty == "array" && items.is_null() {
             self.required(at, "items", "must be specified");
         }
@@ -98,6 +101,8 @@ impl Checker<'_> {
         self.constraints(s, at, true);
         self.types(s, position, at);
         let embedded = flag(s, "x-kubernetes-embedded-resource");
+        // After the checks of this node, though errors are sorted in the end: the order decides which ones fit the
+        // limit.
         if let Some(properties) = properties {
             self.object_keys(properties, position == Position::Root, embedded, &properties_at);
         }
@@ -155,6 +160,7 @@ impl Checker<'_> {
             ("metadata", "object", "must be object"),
         ];
         for (name, ty, why) in keys {
+            // Only where the object has these fields by nature.
             let Some(schema) = properties.get(name).filter(|_| is_root || embedded) else {
                 continue;
             };
@@ -166,6 +172,7 @@ impl Checker<'_> {
         let Some(metadata) = properties.get("metadata").filter(|_| is_root) else {
             return;
         };
+        // Other members of metadata are validated as ObjectMeta, so a schema for them would be ignored.
         let named = |m: &Map| m.keys().all(|k| matches!(k, "name" | "generateName"));
         let allowed = |(key, v): (&str, &Value)| match key {
             "type" | "default" => true,
@@ -173,6 +180,7 @@ impl Checker<'_> {
             // Upstream does not compare these.
             "$schema" | "id" => true,
             "additionalProperties" => false,
+            // Numbers are pointers in Go, so a zero counts as set.
             _ => v.is_empty_value() && v.as_f64().is_none(),
         };
         if metadata.as_object().is_some_and(|m| !m.iter().all(allowed)) {
@@ -190,6 +198,7 @@ impl Checker<'_> {
         }
         let all_of = s.get("allOf").items();
         let first = all_of
+            // The second spelling of int-or-string: the idiom within the first branch of `allOf`.
             .first()
             .filter(|first| idioms && is_int_or_string(first.get("anyOf")));
         let all_of_at = at.name("allOf");

@@ -43,6 +43,7 @@ impl<'a> Typed<'a> {
     }
 
     fn of(node: &'a Node, unknown: bool) -> Self {
+        // Inherited downwards, unlike in pruning: structured-merge-diff sees one open type.
         let unknown = unknown || node.preserve_unknown;
         let open = Open { node, unknown };
         Self(if node.embedded {
@@ -84,6 +85,7 @@ impl ApplySchema for Typed<'_> {
         match node.ty {
             // As upstream, any type; validation comes later.
             _ if node.int_or_string => Shape::Deduced,
+            // The format may allow values of other types; validation decides.
             Some(Type::String) if node.is_formatted => Shape::Scalar(Scalar::Untyped),
             Some(Type::String) => Shape::Scalar(Scalar::String),
             Some(Type::Integer | Type::Number) => Shape::Scalar(Scalar::Numeric),
@@ -93,8 +95,10 @@ impl ApplySchema for Typed<'_> {
             Some(Type::Array) => match (&node.list, &node.items) {
                 (ListKind::Set, Some(of)) => Shape::Set(open.below(of)),
                 (ListKind::Map(_), Some(of)) => Shape::Keyed(open.below(of)),
+                // Without a list type, lists are atomic.
                 _ => Shape::AtomicList,
             },
+            // A node without a type is described by its properties, if it has any.
             None if node.properties.is_empty() => Shape::Deduced,
             None => Shape::Object,
         }
@@ -107,6 +111,7 @@ impl ApplySchema for Typed<'_> {
                 declared: true,
             })
         };
+        // Metadata is a built-in type, wherever the schema of the custom resource describes it.
         match (self.0, name) {
             (Location::Meta(t), _) => {
                 return t.member(name).map(|m| Member {
@@ -137,6 +142,7 @@ impl ApplySchema for Typed<'_> {
                 schema: open.below(of),
                 declared: false,
             }),
+            // Explicitly open or closed.
             Additional::Any(true) => free,
             Additional::Any(false) => None,
             // An object that declares nothing may have anything.
@@ -171,6 +177,7 @@ impl ApplySchema for Typed<'_> {
             Location::Meta(t) => t.key_default(name),
             _ => {
                 let node = self.open()?.node;
+                // Defaults of keys identify items that leave the key out.
                 node.property(name)?.default.as_deref().map(|d| d.value.clone())
             }
         }

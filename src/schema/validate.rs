@@ -34,7 +34,9 @@ fn run(node: &Node, v: &Value, old: Option<&Value>, base: &FieldPath, is_default
     };
     let mut out = Outcome::default();
     validator.check(node, v, old, &At::ROOT, &mut out);
+    // The budget is only ever reduced, so zero means that some check was skipped.
     let mut errors = out.into_errors(base);
+    // An error, not silence: an object that was not validated fully must not be accepted.
     if steps.0.get() == 0 {
         let why = "takes too many steps to validate; shorten its lists and strings, or simplify the schema";
         errors.push(FieldError::forbidden(base, why));
@@ -42,7 +44,7 @@ fn run(node: &Node, v: &Value, old: Option<&Value>, base: &FieldPath, is_default
     errors
 }
 
-/// Steps until validation is given up.
+/// The remaining steps of a validation. At zero, validation is given up.
 pub(super) struct Steps(Cell<u64>);
 
 impl Steps {
@@ -59,6 +61,7 @@ impl Steps {
     /// Counts steps; false once there are none left.
     fn spend(&self, steps: u64) -> bool {
         checkpoint();
+        // Saturating, so the last step may cost more than is left.
         self.0.set(self.0.get().saturating_sub(steps));
         self.0.get() > 0
     }
@@ -73,7 +76,7 @@ struct Validator<'a> {
 #[derive(Default)]
 struct Outcome {
     errors: ErrorList,
-    /// Errors without a text, because the list that they are for is full.
+    /// Number of errors that were only counted, because the list that they are for is full.
     omitted: usize,
     /// True if all errors are omitted.
     is_full: bool,
@@ -82,13 +85,14 @@ struct Outcome {
     matches: usize,
 }
 
-/// Comparisons of errors in the time of a step.
+/// Comparisons of errors per step.
 const COMPARISONS_PER_STEP: usize = 32;
 
 impl Outcome {
     /// The outcome of a part, whose errors become those of `self`.
     fn part(&self) -> Self {
         Self {
+            // A part of a full list only has to be counted.
             is_full: self.is_full(),
             ..Self::default()
         }
@@ -101,11 +105,13 @@ impl Outcome {
     /// Adds an error, unless it is known already: branches often repeat a check of the node that has them. Of
     /// errors that are only counted, the text is not made.
     fn push_with(&mut self, error: impl FnOnce() -> FieldError) {
+        // Errors beyond the limit are counted without building their texts.
         if self.is_full() {
             self.omitted += 1;
             return;
         }
         let error = error();
+        // Linear, but the list has at most a hundred errors; the time is charged by `merge`.
         if !self.errors.contains(&error) {
             self.errors.push(error);
         }
@@ -115,6 +121,7 @@ impl Outcome {
     fn merge(&mut self, part: Self) -> usize {
         self.matches += part.matches;
         self.omitted += part.omitted;
+        // The usual case: the first part that has errors hands over its list.
         if self.errors.is_empty() && !self.is_full {
             self.errors = part.errors;
             return 0;
@@ -152,9 +159,9 @@ impl Named {
     }
 }
 
-/// The steps that one error takes: several texts are made for it.
+/// Steps charged for one error: several strings are built for it.
 const STEPS_PER_ERROR: u64 = 8;
-/// Bytes that are copied or quoted in the time of a step.
+/// Bytes copied or quoted per step.
 const BYTES_PER_STEP: usize = 32;
 
 impl Validator<'_> {
@@ -162,6 +169,7 @@ impl Validator<'_> {
         self.spend(STEPS_PER_ERROR);
         let text = at.below(&FieldPath::default());
         let below = text.as_str();
+        // The root has an empty name; below it a leading dot is dropped.
         let field = match below.strip_prefix('.').unwrap_or(below) {
             "" => self.base.clone(),
             below => self.base.child(below),
@@ -188,16 +196,19 @@ impl Validator<'_> {
     }
 
     fn check(&mut self, node: &Node, v: &Value, old: Option<&Value>, at: &At<'_>, out: &mut Outcome) {
+        // Without steps nothing is checked any more; `run` reports that.
         if !self.spend(1) {
             return;
         }
         let mut own = out.part();
+        // Nulls are only checked for type and enumeration, as upstream.
         if v.is_null() {
             self.types(node, v, at, &mut own);
             self.enumeration(node, v, at, &mut own);
         } else {
             self.present(node, v, old, at, &mut own);
         }
+        // Decided by the whole value: an unchanged value keeps its errors, a change anywhere in it enforces all.
         if !own.is_valid() && old.is_some_and(|old| unchanged(node, v, old)) {
             return;
         }
@@ -233,11 +244,13 @@ impl Validator<'_> {
     }
 
     fn string(&mut self, c: &Checks, s: &str, at: &At<'_>, out: &mut Outcome) {
+        // Counting code points is linear, so only if a limit needs it.
         let length = if c.max_length.is_some() || c.min_length.is_some() {
             s.chars().count()
         } else {
             0
         };
+        // At most one of these three errors, in upstream's order.
         if let Some(max) = c.max_length.filter(|m| length > *m) {
             out.push_with(|| {
                 let bytes = if max == 1 { "byte" } else { "bytes" };
@@ -261,6 +274,7 @@ impl Validator<'_> {
                 named.invalid(&s.into(), detail)
             });
         }
+        // Formats are checked independently of the limits.
         if let Some(f) = c.format.as_ref().filter(|f| self.spend_bytes(s.len()) && !f.matches(s)) {
             out.push_with(|| {
                 self.spend_bytes(2 * s.len());
@@ -272,7 +286,7 @@ impl Validator<'_> {
         }
     }
 
-    /// True if there are no steps left to find out.
+    /// True also if there are no steps left to decide it.
     fn matches(&self, pattern: &Pattern, s: &str) -> bool {
         // A step of matching is far cheaper than one of validation, while compiling a state takes longer.
         const STEPS_AT_ONCE: u64 = 16;
@@ -281,6 +295,7 @@ impl Validator<'_> {
         if pattern.must_compile() {
             steps = steps.saturating_add(u64::from(pattern.states()) * STEPS_PER_STATE);
         }
+        // Counts as a match without steps: the missing budget is reported once, in `run`.
         !self.spend(steps) || pattern.is_match(s)
     }
 
@@ -297,6 +312,7 @@ impl Validator<'_> {
             self.spend_bytes(text.len());
             let mut error = FieldError::invalid_raw(&self.name(at).field, show(v), "");
             error.kind = FieldErrorKind::NotSupported;
+            // Upstream's detail is not prefixed, unlike that of `not_supported`.
             text.clone_into(&mut error.detail);
             error
         });
@@ -338,6 +354,7 @@ impl Validator<'_> {
         let old = old.and_then(Value::as_object);
         for (key, v) in m.iter() {
             let undeclared = || node.property(key).is_none();
+            // Undeclared members first, then declared ones, as upstream does.
             match &node.additional {
                 Additional::Any(false) if undeclared() => {
                     out.push_with(|| {
@@ -360,10 +377,12 @@ impl Validator<'_> {
             let old = old.filter(|_| !is_type).and_then(|o| o.get(key));
             self.check(property, v, old, &at.name(key), out);
         }
+        // Charged in advance: a schema may require thousands of members.
         if !self.spend(node.required.len() as u64 / 16) {
             return;
         }
         for name in node.required.iter().filter(|n| !m.contains_key(n)) {
+            // No cost, but stops once naming the errors has used up the budget.
             if !self.spend(0) {
                 return;
             }

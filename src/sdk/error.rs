@@ -1,4 +1,4 @@
-//! [`Error`]: why a server of one's own does not start.
+//! [`Error`]: why a custom server does not start.
 
 use crate::apimachinery::gvk::GroupVersion;
 use std::path::PathBuf;

@@ -63,7 +63,9 @@ impl ApiGroup {
     ) -> Result<(GroupVersion, Vec<(Arc<Resource>, Arc<Store>)>), Error> {
         let Self { gv, kinds, priorities } = self;
         let mut wrong = dns1123_subdomain(&gv.group);
+        // Upstream's rules for the group and version of an APIService.
         wrong.extend(dns1035_label(&gv.version));
+        // The bounds of an APIService, which a gateway creates for the group.
         if !(1..=20_000).contains(&priorities.group) || !(1..=1000).contains(&priorities.version) {
             wrong.push("priorities are at least 1, of a group at most 20000, of a version at most 1000".to_owned());
         }

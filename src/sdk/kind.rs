@@ -1,4 +1,5 @@
-//! A custom kind ([`Kind`]) and its conversion to a [`Resource`].
+//! [`Kind`]: a custom kind, and its conversion to a [`Resource`] with a store. Names and schema are checked
+//! when it is served, since the group version is only known then.
 
 use super::Error;
 use crate::admission::Admission;
@@ -140,6 +141,8 @@ impl Kind {
                 printable: true,
             });
         }
+        // OpenAPI definitions are named after the reversed group, as upstream's of custom resources:
+        // `com.example.v1.Gadget`.
         let reversed: Vec<&str> = gv.group.rsplit('.').collect();
         let mut row = Resource {
             gvr: GroupVersionResource::new(&gv.group, &gv.version, self.plural),
@@ -160,6 +163,7 @@ impl Kind {
             unstructured: false,
             compressed: false,
             returns_deleted: false,
+            // As for custom resources: an update must name the version that it replaces.
             unconditional_update: false,
             meta_checks: MetaChecks::AGAINST_OLD.any_finalizers(),
             create_on_update: false,
@@ -198,6 +202,7 @@ fn columns(own: Vec<(&'static str, &'static str, &'static str)>) -> Columns {
     all.extend(own.iter().map(|(name, ty, _)| column(name, ty, "")));
     all.push(column("Age", "string", ""));
     let paths: Vec<Vec<&'static str>> = own.iter().map(|(_, _, path)| path.split('.').collect()).collect();
+    // Only these fields are decoded for a table, so a column's path must be among them.
     let mut reads = Mask::of(&["metadata.{name,creationTimestamp}"]);
     own.iter().for_each(|(_, _, path)| reads.add(path));
     let cells = move |object: &Value| {

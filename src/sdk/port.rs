@@ -1,4 +1,5 @@
-//! A TLS port for an [`ApiServer`], and the running server.
+//! [`Port`]: a TLS port for an [`ApiServer`], and [`Running`], the server that is open on it. The handler
+//! chain is built by [`ApiServer`]; here it gets connections, certificates and a shutdown.
 
 use super::ApiServer;
 use super::Error;
@@ -35,6 +36,7 @@ impl Port {
         let provider = rustls::crypto::CryptoProvider::get_default()
             .cloned()
             .unwrap_or_else(|| Arc::new(rustls::crypto::aws_lc_rs::default_provider()));
+        // Before the certificate is read: a second instance fails before it does anything.
         let listener = listener::bind(address, false).map_err(|e| Error::Bind(e.into()))?;
         let pair = DynamicKeyPair::from_files(&pair.cert, &pair.key, provider.clone());
         let pair = pair.map_err(|e| Error::Certificate(e.into()))?;

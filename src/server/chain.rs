@@ -103,6 +103,7 @@ pub(crate) fn build(
 
 /// Nests the filters, innermost first.
 fn nested(c: ChainConfig, paths_complete: Vec<Signal>, director: Arc<dyn UnprotectedHandler>) -> impl Filter {
+    // Either mechanism limits concurrency, never both, as upstream.
     let limits = c.flow_control.is_none().then(|| {
         MaxInFlight::new(
             c.max_requests_in_flight,
@@ -111,23 +112,31 @@ fn nested(c: ChainConfig, paths_complete: Vec<Signal>, director: Arc<dyn Unprote
         )
     });
     let t = c.telemetry;
+    // Each line wraps the ones above it, so a request passes through them from the bottom to the top.
     let chain = authorization::Authorization::new(director, c.authorizer.clone(), t.clone());
+    // Inside flow control, which assigns the flow whose queue the request's computations join.
     let chain = compute::Compute::new(chain, c.compute.clone(), StallDetector::new(t.clone()));
     let chain = max_in_flight::MaxInFlightFilter::new(chain, limits, t.clone());
     let chain = PriorityAndFairness::new(chain, c.flow_control, c.request_timeout, t.clone());
+    // Outside flow control, so that seats are charged to the impersonated user; inside audit, which records both
+    // users.
     let chain = impersonation::Impersonate::new(chain, c.authorizer, t.impersonation.clone(), c.compute);
     let chain = audit::Auditing::new(chain, c.audit.clone());
     let chain = authentication::Authentication::new(chain, c.authenticator, c.identity_headers, &t, c.audit.clone());
+    // Outside authentication, which may warn about the credentials.
     let chain = warnings::Recorder(chain);
     let chain = timeout::Timeout::new(chain, t);
     let chain = deadline::RequestDeadline::new(chain, c.request_timeout, c.audit);
+    // Outside the timeout: a request that timed out counts as in flight until its 504 has been sent.
     let chain = wait_group::WaitGroupFilter::new(chain, c.lifecycle);
     let chain = cache_control::CacheControl(chain);
     let chain = http_log::HttpLog(chain);
+    // Most of the filters above read the request info.
     let chain = request_info::Info(chain);
     let chain = received_at::Received(chain);
     let chain = mux_ready::MuxReady::new(chain, paths_complete);
     let chain = panic_recovery::PanicRecovery(chain);
+    // Outermost, so that the response to a panic carries the audit id, too.
     audit_init::AuditInit::new(chain)
 }
 

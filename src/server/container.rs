@@ -59,6 +59,7 @@ impl Container {
 
     fn change<R>(&self, f: impl FnOnce(&mut Claims) -> R) -> R {
         let _turn = self.writing.lock();
+        // Cheap: the map shares its nodes with the clone.
         let mut claims = Claims::clone(&self.claims.load());
         let out = f(&mut claims);
         self.claims.store(Arc::new(claims));
@@ -80,6 +81,9 @@ impl Claims {
             if claims && ends_segment(path, same) && (root != "/apis" || matches!(&path[same..], "" | "/")) {
                 return Some(ws);
             }
+            // In bounds: a root that is not a prefix of the path differs from it within the path, because a root that
+            // only continues the path would sort after it. The differing byte counts, as it may be the slash that
+            // ends a shorter root.
             let reach = if claims { same } else { same + 1 };
             end = path.as_bytes()[..reach].iter().rposition(|b| *b == b'/')?;
         }

@@ -43,6 +43,7 @@ pub(super) fn slashes_back(path: &str, most: usize) -> impl Iterator<Item = (usi
     let path = path.as_bytes();
     let is_slash = |(_, b): &(usize, &u8)| **b == b'/';
     let first = path.iter().enumerate().filter(is_slash).take(most);
+    // The first pass only finds where to start; paths may have thousands of slashes, which the caller's limit skips.
     let (mut which, end) = first.fold((0, 0), |(n, _), (at, _)| (n + 1, at + 1));
     path[..end]
         .iter()

@@ -7,7 +7,7 @@ use super::respond;
 use crate::request::{Authorized, Request, ResponseFuture, UnprotectedHandler};
 use std::sync::Arc;
 
-/// The target of a path.
+/// What serves a path: a web service or the mux.
 pub(crate) enum Target {
     /// A web service claims the path.
     WebService(DynHandler),
@@ -47,6 +47,8 @@ impl UnprotectedHandler for Director {
 
 impl Director {
     fn handler_for(&self, req: &Request) -> DynHandler {
+        // By the decoded path, which is also what was authorized: routing by another spelling could serve a path that
+        // nobody checked.
         match route(&self.container.claims(), respond::path(req)) {
             Target::WebService(handler) => handler,
             Target::Mux => self.mux.clone(),

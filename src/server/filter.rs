@@ -69,10 +69,12 @@ impl Unmet {
 impl FilterSpec {
     /// The unmet needs of this filter around others with the unmet needs `inner`.
     pub(crate) const fn around(&self, inner: Unmet) -> Unmet {
+        // A filter's own needs are added after its sets are subtracted: it cannot meet its own needs.
         Unmet((inner.0 & !bits(self.sets)) | bits(self.needs))
     }
 }
 
+// One bit per field; `const fn` has no iterators.
 const fn bits(fields: &[ContextField]) -> u32 {
     let (mut bits, mut at) = (0, 0);
     while at < fields.len() {

@@ -52,6 +52,7 @@ fn exempt_from_shutdown(req: &Request) -> bool {
     let path = respond::path(req);
     ["/readyz", "/livez", "/healthz", "/metrics"]
         .iter()
+        // A prefix, as upstream: `/readyz/ping` counts too.
         .any(|p| path.starts_with(p))
         || req
             .headers()
@@ -68,6 +69,7 @@ fn prepend_header(response: &mut Response, name: HeaderName, value: HeaderValue)
     match response.headers_mut().entry(name) {
         Entry::Vacant(v) => drop(v.insert(value)),
         Entry::Occupied(mut o) => {
+            // `HeaderMap` cannot insert in front of a value, so the values are taken out and appended again.
             let theirs: Vec<HeaderValue> = o.iter().cloned().collect();
             o.insert(value);
             for v in theirs {

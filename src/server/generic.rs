@@ -108,6 +108,7 @@ impl GenericServer {
             },
             director: self.director,
             delegate: self.delegate,
+            // In an option because hooks can run only once: the head of the chain takes them.
             own: Mutex::new(Some(self.own)),
         })
     }
@@ -144,13 +145,16 @@ impl GenericServer {
         ));
         installed.push(Registration::exact("/metrics/slis", true, routes::slis(telemetry)));
         if let Some(thread) = &config.reserved {
+            // Only health and metrics: everything else belongs on the runtime, whose threads it may use up.
             for registration in &mut installed {
                 registration.handler = thread.wrap(registration.handler.clone());
             }
         }
+        // Not on the reserved thread, which is for probes only.
         let index = routes::index(paths);
         installed.push(Registration::exact("/", false, index.clone()));
         installed.push(Registration::exact("/index.html", false, index));
+        // In one step: `/readyz` must not exist before the checks that it consists of.
         self.mux.change_all(installed, &[]);
 
         tracing::debug!(server = self.name, "prepared");
@@ -170,9 +174,9 @@ impl GenericServer {
 pub(crate) struct Prepared {
     /// The handler chain, for the listener.
     pub handler: Arc<dyn Handler>,
-    /// Lifecycle signals.
+    /// The signals of startup and shutdown.
     pub lifecycle: Lifecycle,
-    /// Metrics.
+    /// The metrics that the filters and health checks count in.
     pub telemetry: Telemetry,
     /// The checks of the health endpoints, for callers in the process.
     pub health_checks: Vec<HealthCheck>,

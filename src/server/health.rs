@@ -27,7 +27,7 @@ pub(crate) struct Endpoints {
 }
 
 impl Endpoints {
-    /// All three.
+    /// `/healthz`, `/livez` and `/readyz`.
     pub(crate) const ALL: Self = Self::of(true, true, true);
     /// `/readyz` only.
     pub(crate) const READYZ: Self = Self::of(false, false, true);
@@ -147,6 +147,7 @@ struct Probe {
 impl Probe {
     fn run(&self) -> Result<(), BoxError> {
         let mut result = self.check.run();
+        // The grace hides the failure from the metrics, too, as upstream: the probe reports what its caller sees.
         if result.is_err() && self.graced_until.is_some_and(|until| Instant::now() < until) {
             result = Ok(());
         }
@@ -181,6 +182,7 @@ pub(crate) fn routes(
             .map(|c| Probe {
                 check: c.clone(),
                 graced_until: livez_grace_until.filter(|_| c.graced && endpoint == HealthEndpoint::Livez),
+                // Looked up once: probes run often, and a lookup by label takes a lock.
                 gauge: telemetry.healthcheck.with_label_values(&[c.name(), type_]),
                 success: telemetry
                     .healthchecks_total
@@ -193,6 +195,7 @@ pub(crate) fn routes(
         let mut add = |path: String, handler: DynHandler| {
             out.push(Registration::exact(path, true, handler));
         };
+        // Registered before the endpoint itself; exact paths, so that an unknown check is a 404.
         for i in 0..probes.len() {
             let probes = probes.clone();
             let path = format!("/{type_}/{}", probes[i].check.name);
@@ -231,6 +234,7 @@ fn overall(endpoint: HealthEndpoint, probes: &[Probe], query: &str) -> Response 
             _ => {}
         }
     }
+    // A name that matches no check is reported: a typo would otherwise exclude nothing unnoticed.
     let mut unmatched = excluded.clone();
     let mut lines = String::new();
     let mut failed: Vec<&str> = Vec::new();
@@ -246,6 +250,7 @@ fn overall(endpoint: HealthEndpoint, probes: &[Probe], query: &str) -> Response 
         } else if let Err(reason) = p.run() {
             tracing::debug!(endpoint = endpoint.name(), check = name, %reason, "health check failed");
             failed.push(name);
+            // `/readyz` may be open to anonymous callers; the reason is only in the log and at the check's own path.
             let _ = writeln!(lines, "[-]{name} failed: reason withheld");
         } else {
             let _ = writeln!(lines, "[+]{name} ok");

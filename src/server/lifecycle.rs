@@ -100,17 +100,20 @@ impl Lifecycle {
         stop_accepting: impl FnOnce(),
         close: impl FnOnce() -> C,
     ) -> bool {
+        // First of all, so that load balancers see `/readyz` fail during the whole delay.
         self.shutdown_initiated.fire();
         let delay = async {
             tokio::time::sleep(times.delay).await;
             self.after_shutdown_delay.fire();
         };
         let hooks = async {
+            // One after the other, like upstream's `RunPreShutdownHooks`.
             for hook in hooks {
                 hook.run().await;
             }
             self.pre_shutdown_hooks_stopped.fire();
         };
+        // Concurrently: hooks must not lengthen the shutdown beyond the longer of the two.
         tokio::join!(delay, hooks);
         stop_accepting();
         // Draining starts before the signal fires: whoever sees the signal can rely on new requests being
@@ -126,6 +129,7 @@ impl Lifecycle {
                 "requests still in flight at the shutdown deadline"
             );
         }
+        // Also after the time limit: from here on, the shutdown no longer waits for requests.
         self.in_flight_requests_drained.fire();
         close().await;
         self.http_server_stopped_listening.fire();

@@ -108,6 +108,8 @@ impl PathRecorderMux {
 
     fn change(&self, f: impl FnOnce(&mut Routes)) {
         let _turn = self.writing.lock();
+        // Cheap: maps and set share their nodes with the clone. Under the lock, because of two concurrent changes
+        // that start from the same snapshot one would be lost.
         let mut routes = Routes::clone(&self.routes.load());
         f(&mut routes);
         self.routes.store(Arc::new(routes));
@@ -166,6 +168,7 @@ impl Routes {
             false => (&mut self.exact, &mut self.exact_depths),
             true => (&mut self.prefixes, &mut self.prefix_depths),
         };
+        // A replaced path must not be counted twice, or its depth would remain after it is removed.
         if paths.insert(path.clone(), registration.handler).is_none() {
             depths.add(&path);
         }
@@ -184,11 +187,13 @@ impl Routes {
     /// Upstream tries prefixes with the most slashes first, and longer ones before shorter. Among the
     /// prefixes of one path that order is the same as longest first.
     fn find(&self, path: &str) -> Option<&DynHandler> {
+        // Saves hashing a path that cannot match: most requests fall through to a prefix.
         if self.exact_depths.has(slashes(path))
             && let Some(h) = self.exact.get(path)
         {
             return Some(h);
         }
+        // Longest first. Only depths that some prefix has are hashed, so a long path costs no more than a short one.
         slashes_back(path, self.prefix_depths.most())
             .filter(|(depth, _)| self.prefix_depths.has(*depth))
             .find_map(|(_, at)| self.prefixes.get(&path[..=at]))
@@ -206,6 +211,7 @@ impl UnprotectedHandler for PathRecorderMux {
 
 impl PathRecorderMux {
     fn handler_for(&self, req: &Request) -> DynHandler {
+        // The handler is cloned out of the snapshot: a guard held during the request would keep old snapshots alive.
         let routes = self.routes.load();
         routes.find(respond::path(req)).unwrap_or(&routes.not_found).clone()
     }

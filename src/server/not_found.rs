@@ -15,6 +15,7 @@ pub(crate) struct NotFound;
 impl UnprotectedHandler for NotFound {
     async fn serve(self: Arc<Self>, req: Request, _: Authorized) -> Response {
         let mut response = match RequestContext::of(&req).paths_incomplete {
+            // A client such as a controller that discovers APIs would take 404 as final.
             true => respond::status(
                 &Status::service_unavailable(
                     "the request has been made before all known HTTP paths have been installed, please try again",

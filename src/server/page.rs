@@ -48,6 +48,7 @@ pub(crate) fn answer(req: &Request, document: &Value, render: impl FnOnce(&Value
         false => respond::bytes(StatusCode::OK, respond::JSON, json::to_vec(document)),
     };
     let headers = answer.headers_mut();
+    // The document quotes objects of other users; a browser must not interpret it as another type.
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, respond::NOSNIFF);
     if html {
         headers.insert(header::CONTENT_SECURITY_POLICY, POLICY);
@@ -57,6 +58,7 @@ pub(crate) fn answer(req: &Request, document: &Value, render: impl FnOnce(&Value
 
 fn wants_html(req: &Request) -> bool {
     match req.uri().query() {
+        // An explicit format wins over `Accept`, so that links in a browser can lead to the JSON.
         Some(q) if q.split('&').any(|p| p == "format=json") => false,
         Some(q) if q.split('&').any(|p| p == "format=html") => true,
         _ => {
@@ -68,6 +70,7 @@ fn wants_html(req: &Request) -> bool {
 
 /// A word in the colour of its class.
 pub(crate) fn coloured(word: &str) -> String {
+    // Only known words become a class: the value is not quoted in the markup.
     let class = COLOURED.into_iter().find(|k| *k == word).unwrap_or("Unknown");
     format!("<span class={class}>{}</span>", html_escape(word))
 }

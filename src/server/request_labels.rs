@@ -15,6 +15,7 @@ pub(crate) fn request_labels(info: &RequestInfo, apply: bool) -> Labels<'_> {
         group: &info.api_group,
         version: &info.api_version,
         resource: &info.resource,
+        // Upstream puts the path of other requests into this label.
         subresource: if info.is_resource {
             &info.subresource
         } else {
@@ -44,6 +45,7 @@ fn verb(info: &RequestInfo, apply: bool) -> &'static str {
         "watch" => "WATCH",
         "deletecollection" => "DELETECOLLECTION",
         "proxy" => "CONNECT",
+        // Clients choose the method, which must not add series.
         _ => "other",
     }
 }
@@ -51,6 +53,7 @@ fn verb(info: &RequestInfo, apply: bool) -> &'static str {
 fn scope(info: &RequestInfo) -> &'static str {
     if !info.is_resource {
         ""
+    // A create counts as an access to one object, although its path has no name (`CleanScope`).
     } else if !info.name.is_empty() || info.verb == "create" {
         "resource"
     } else if !info.namespace.is_empty() {

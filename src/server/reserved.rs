@@ -32,10 +32,13 @@ impl ReservedThread {
     /// Fails if the system cannot create a thread.
     pub(crate) fn start() -> io::Result<Self> {
         let (jobs, mut waiting) = mpsc::channel::<Job>(QUEUE_LIMIT);
+        // A runtime of its own, because handlers may use timers. It has no I/O driver: they must not do I/O.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         let work = move || {
             while let Some(job) = waiting.blocking_recv() {
+                // Spawned, so that a panic ends the task and not the thread.
                 let answering = runtime.spawn(job.handler.serve(job.request, job.authorized));
+                // Nothing aborts the task, so a failed join is always a panic.
                 let answered = runtime.block_on(answering).map_err(tokio::task::JoinError::into_panic);
                 // Fails if the client has disconnected.
                 let _ = job.answer.send(answered);
@@ -62,6 +65,7 @@ struct Reserved {
 #[async_trait]
 impl UnprotectedHandler for Reserved {
     async fn serve(self: Arc<Self>, request: Request, authorized: Authorized) -> Response {
+        // Kept for the negotiation of an error: the request itself moves to the thread.
         let headers = request.headers().clone();
         let (answer, answered) = oneshot::channel();
         let job = Job {
@@ -70,6 +74,7 @@ impl UnprotectedHandler for Reserved {
             authorized,
             answer,
         };
+        // Never waits: a probe that queues behind 256 others is late anyway.
         if self.thread.0.try_send(job).is_err() {
             let status = Status::too_many_requests("too many requests, please try again later", 1);
             return respond::status(&status, &headers);

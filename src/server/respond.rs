@@ -1,5 +1,5 @@
-//! Responses built without the serializers: Go's `http.Error` texts, and `Status` objects from the filters
-//! and the container.
+//! Responses built without the serializers: plain text as Go's `http.Error` writes it, and `Status` objects of
+//! the filters and the container.
 
 mod proto;
 
@@ -28,7 +28,7 @@ pub(crate) fn bytes(code: StatusCode, content_type: HeaderValue, body: impl Into
     r
 }
 
-/// The response of Go's `http.Error`: the text, a newline, and `nosniff`.
+/// The response of Go's `http.Error`: the message, a newline, and `nosniff`.
 pub(crate) fn error_text(code: StatusCode, text: &str) -> Response {
     let mut r = bytes(code, TEXT, format!("{text}\n"));
     r.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, NOSNIFF);
@@ -44,6 +44,7 @@ pub(crate) fn not_found_text() -> Response {
 
 /// `Internal Server Error: "<uri>": <error>`, as upstream's `responsewriters.InternalError`.
 pub(crate) fn internal_error_text(uri: &http::Uri, error: &str) -> Response {
+    // Escaped because the text quotes the client's URI and old browsers guess the type of a response.
     let text = format!("Internal Server Error: {:?}: {error}", request_uri(uri));
     error_text(StatusCode::INTERNAL_SERVER_ERROR, &html_escape(&text))
 }
@@ -100,6 +101,7 @@ fn negotiate(headers: &HeaderMap) -> Option<(Media, bool)> {
         {
             return None;
         }
+        // YAML does not delimit events, so a clause that asks for a stream skips it.
         let mut fitting = all.into_iter().filter(|(_, name)| clause.takes(name));
         let (media, _) = fitting.find(|(media, _)| !(streams && matches!(media, Media::Yaml)))?;
         Some((media, clause.param("pretty") == Some("1") || is_browser(headers)))
@@ -140,7 +142,7 @@ pub(crate) fn not_acceptable(available: &str, headers: &HeaderMap) -> Response {
     status(&s, headers)
 }
 
-/// Escapes `&`, `<` and `>`, as upstream does in texts that quote the client.
+/// Escapes `&`, `<` and `>`, as upstream does in messages that quote the client.
 pub(crate) fn html_escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -159,7 +161,7 @@ pub(crate) fn path(req: &Request) -> &str {
     RequestInfo::of(req).map_or_else(|| req.uri().path(), |i| &i.path)
 }
 
-/// Sets a header from text. A value that is invalid in a header is omitted.
+/// Sets a header from a string. A value that is invalid in a header is omitted.
 pub(crate) fn set_header(headers: &mut HeaderMap, name: HeaderName, value: &str) {
     if let Ok(v) = HeaderValue::from_str(value) {
         headers.insert(name, v);

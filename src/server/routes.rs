@@ -20,6 +20,7 @@ use std::sync::Arc;
 /// `/`: the listed paths of the whole delegation, as indented JSON.
 pub(crate) fn index(paths: impl Fn() -> Vec<String> + Send + Sync + 'static) -> DynHandler {
     Arc::new(FnHandler(move |_: &Request| {
+        // Computed for each request: web services come and go with custom resources and APIServices.
         let paths: Vec<Value> = paths().into_iter().map(Value::from).collect();
         let body = json::to_vec_pretty(&crate::json!({"paths": paths}));
         respond::bytes(StatusCode::OK, JSON, body)
@@ -52,10 +53,12 @@ fn exposition(text: impl Fn() -> Vec<u8> + Send + Sync + 'static) -> DynHandler 
 
 /// The web service `/version`: JSON only, GET only.
 pub(crate) fn version() -> WebService {
+    // Built once; requests share the bytes.
     let body: bytes::Bytes = version_document().into();
     WebService {
         root: "/version".to_owned(),
         handler: Arc::new(FnHandler(move |req: &Request| {
+            // A web service claims everything below its root, so it must refuse the rest itself.
             if !matches!(respond::path(req), "/version" | "/version/") {
                 return respond::route_not_found(req.headers());
             }

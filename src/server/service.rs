@@ -57,8 +57,8 @@ fn unboxed<T>(boxed: Box<T>) -> T {
     *boxed
 }
 
-/// Puts a layer around `handler`. The layer may answer requests itself, change them, replace bodies, and
-/// fail: a failure is logged and answered 500.
+/// Puts a layer around `handler`. The layer may respond to requests itself, change them, replace bodies, and
+/// fail: a failure is logged and results in a 500.
 ///
 /// Each request calls a clone of the layer's service, once the clone is ready. A service that is not `Clone`,
 /// such as tower's rate limit, needs a `tower::buffer::BufferLayer` around it.
@@ -99,12 +99,14 @@ where
         'a: 't,
         Self: 't,
     {
+        // `poll_ready` and `call` need `&mut`, and the readiness of a service belongs to the clone that was polled.
         let service = self.0.clone();
         Box::pin(async move {
             match called(service, req).await {
                 Ok(response) => response.map(Body::of),
                 Err(error) => {
                     let error: BoxError = error.into();
+                    // The reason may contain internals, so the client does not see it.
                     tracing::error!(%error, "a layer around the filter chain failed");
                     respond::error_text(StatusCode::INTERNAL_SERVER_ERROR, "internal error")
                 }
@@ -114,6 +116,7 @@ where
 }
 
 async fn called<S: Service<Request>>(mut service: S, req: Request) -> Result<S::Response, S::Error> {
+    // Tower's contract: a service may panic if it is called before it is ready.
     poll_fn(|cx| service.poll_ready(cx)).await?;
     service.call(req).await
 }

@@ -84,6 +84,7 @@ impl StallDetector {
         let inner = &self.0;
         inner.telemetry.compute.stalled("request", took.as_secs_f64());
         let now = inner.since.elapsed().as_millis() as u64;
+        // Not a compare-and-swap: two threads may both log, which does no harm.
         let silent_until = inner.silent_until.load(Ordering::Relaxed);
         if now < silent_until {
             return;
@@ -96,6 +97,7 @@ impl StallDetector {
             group = &*info.api_group,
             resource = &*info.resource,
             subresource = &*info.subresource,
+            // Clients choose the path, which must not flood the log.
             path = %info.path.chars().take(128).collect::<String>(),
             user = caller,
             "a request blocked a runtime thread for too long",

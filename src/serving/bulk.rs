@@ -104,6 +104,7 @@ impl BulkTurns {
         state.waiting.push_back(turn);
         if !std::mem::replace(&mut state.is_granting, true) {
             let all = self.clone();
+            // Owned by nobody: it ends when the queue is empty, and holds nothing but the queue.
             tokio::spawn(async move { all.grant().await });
         }
     }
@@ -119,6 +120,7 @@ impl BulkTurns {
             for _ in 0..reactors {
                 let next = {
                     let mut state = self.lock();
+                    // In the same critical section: whoever enqueues after it sees that a new task is needed.
                     let next = state.waiting.pop_front();
                     state.is_granting = next.is_some();
                     next
@@ -134,6 +136,7 @@ impl BulkTurns {
 impl Pending {
     /// True once a turn has been granted; until then `waker` is woken when it is.
     fn granted(&mut self, waker: &Waker) -> bool {
+        // Enqueued once; later polls find the same turn, so a connection cannot queue twice.
         let turn = self.turn.get_or_insert_with(|| {
             let turn = Arc::<Turn>::default();
             self.all.enqueue(Arc::clone(&turn));

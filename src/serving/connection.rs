@@ -64,7 +64,7 @@ pub(super) struct ConnectionGuards {
     pub(super) entry: Entry,
 }
 
-/// An accepted connection.
+/// An accepted connection, before its TLS handshake.
 pub(super) struct Connection {
     pub(super) stream: TcpStream,
     pub(super) remote: SocketAddr,
@@ -89,10 +89,12 @@ impl Protocols {
             // would close keep-alive connections after 32 s, not 90 s.
             .header_read_timeout(None)
             .keep_alive(true)
+            // As Go's server: a client that closes its sending side cancels its request.
             .half_close(false)
             .title_case_headers(true)
             .max_headers(limits.header_fields)
             .max_header_size(header_bytes)
+            // hyper parses a head from a single buffer, which must therefore hold the largest one allowed.
             .max_buf_size((header_bytes + (16 << 10)).max(64 << 10));
         Self {
             http1,
@@ -111,6 +113,8 @@ pub(super) async fn run(connection: Connection) {
         guards: ConnectionGuards { slot, entry },
     } = connection;
     let local = match stream.local_addr() {
+        // An IPv4 client of the dual-stack socket connects to `::ffff:a.b.c.d`; certificates are chosen by
+        // the plain address.
         Ok(local) => SocketAddr::new(local.ip().to_canonical(), local.port()),
         Err(error) => {
             tracing::debug!(%remote, %error, "connection gone before its handshake");
@@ -124,6 +128,7 @@ pub(super) async fn run(connection: Connection) {
     let (_, session) = tls.get_ref();
     let is_http2 = session.alpn_protocol() == Some(b"h2");
     spans::record_protocol(is_http2);
+    // Copied once per connection: rustls lends them only while the session is borrowed.
     let certificates = session
         .peer_certificates()
         .filter(|chain| !chain.is_empty())
@@ -136,6 +141,8 @@ pub(super) async fn run(connection: Connection) {
         cache: ConnectionCache::with_observer(slot.observer()),
     };
     let io = ConnectionIo::new(tls, Arc::clone(&activity), slot, &shared.bulk);
+    // HTTP/1 has a deadline for its first head from now on; HTTP/2 is covered by the idle timeout and by
+    // pings.
     activity.begin(!is_http2);
     let end = if is_http2 {
         let http2 = pin!(Http2::new(
@@ -194,9 +201,12 @@ async fn handshake(
     shared: &Shared,
     activity: &Activity,
 ) -> Option<TlsStream<TcpStream>> {
+    // By the local address, which is known before the client names a host; names are looked up in the
+    // handshake.
     let config = shared.tls.for_connection(local.ip());
     let work = async {
         let mut first = [0; 5];
+        // Peeked, not read: if it is TLS, the acceptor needs these bytes.
         if stream.peek(&mut first).await.is_ok_and(|n| is_plain_http(&first[..n])) {
             refuse_plain_http(&stream).await;
             return Err(std::io::Error::other("plain HTTP on the TLS port"));
@@ -205,6 +215,7 @@ async fn handshake(
         // busy.
         activity.mark_busy();
         let owner = Owner::of(remote.ip());
+        // Read without a permit: a client that sends its hello slowly must not occupy one.
         let hello = LazyConfigAcceptor::new(Acceptor::default(), stream).await?;
         // Permits are held while the handshake computes, not while it waits for the client. The key exchange
         // and the signature take 0.2 ms and more (RSA keys: 1 ms), so they run on a blocking thread; the
@@ -216,6 +227,7 @@ async fn handshake(
         loop {
             let permit = shared.handshakes.acquire(&owner).await;
             let mut polled = None;
+            // A single poll per permit. If the client has to send more, the permit is released until it has.
             poll_fn(|cx| {
                 polled = Some(accepting.as_mut().poll(cx));
                 Poll::Ready(())
@@ -236,9 +248,11 @@ async fn handshake(
             return Poll::Ready(Some(done));
         }
         let raised = activity.signals(cx);
+        // Evicted, or cut at the end of a shutdown: not a failure of the handshake, so it is not counted.
         if raised & signals::KILL != 0 {
             return Poll::Ready(None);
         }
+        // Only the first signal: a later one must not extend the deadline again.
         if raised != 0 && !std::mem::replace(&mut draining, true) {
             let soon = tokio::time::Instant::now() + shared.limits.first_request;
             let deadline = alarm.deadline().min(soon);
@@ -269,6 +283,8 @@ async fn next_wake() {
 }
 
 fn is_plain_http(first: &[u8]) -> bool {
+    // Go's `tlsRecordHeaderLooksLikeHTTP` (`net/http/server.go`) knows the first five; the others are further
+    // methods of this API, and HTTP/2 with prior knowledge.
     matches!(
         first,
         b"GET /" | b"HEAD " | b"POST " | b"PUT /" | b"OPTIO" | b"PATCH" | b"DELET" | b"PRI *"
@@ -281,7 +297,13 @@ async fn refuse_plain_http(stream: &TcpStream) {
     // Drain the request first: closing a socket with unread bytes sends a reset, which would discard the
     // response.
     let mut sink = [0; 4096];
-    while stream.try_read(&mut sink).is_ok_and(|n| n > 0) {}
+    // At most 64 KiB, which holds any usual request: a client that sends as fast as this reads would otherwise
+    // keep the reactor here.
+    for _ in 0..16 {
+        if !stream.try_read(&mut sink).is_ok_and(|n| n > 0) {
+            break;
+        }
+    }
     if stream.writable().await.is_ok()
         && let Err(error) = stream.try_write(ANSWER)
     {
@@ -322,6 +344,7 @@ async fn drive<T>(
     shared: &Shared,
 ) -> End {
     let limits = &shared.limits;
+    // Only a start: the first round moves it to what `next_action` wants.
     let mut alarm = pin!(tokio::time::sleep(limits.header_read.min(limits.idle)));
     let mut closing = false;
     poll_fn(|cx| {
@@ -348,11 +371,13 @@ async fn drive<T>(
                 closing = true;
                 activity.begin_closing();
                 (ops.close)(connection.as_mut());
+                // Once more, so that a GOAWAY is written now and not at the next wake-up.
                 continue;
             }
             match activity.next_action(limits) {
                 TimerAction::Cut(why) => return Poll::Ready(End::Cut(why)),
                 TimerAction::Close => {
+                    // As a signal, so that the branch above closes, once.
                     activity.signal(signals::CLOSE);
                     continue;
                 }

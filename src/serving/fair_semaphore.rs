@@ -56,6 +56,7 @@ impl FairSemaphore {
             let queue = state.waiting.entry(owner.clone()).or_default();
             let is_first = queue.is_empty();
             queue.push_back(grant);
+            // An owner is in `order` once, however many waiters it has.
             if is_first {
                 state.order.push_back(owner.clone());
             }
@@ -79,7 +80,10 @@ impl FairSemaphore {
                 match state.pop() {
                     Some(grant) => grant,
                     None => {
+                        // Counted free under the same lock that found no waiter, so that none can queue in
+                        // between.
                         state.free += 1;
+                        // Disarmed: its drop would release it a second time.
                         permit.0 = None;
                         return;
                     }
@@ -102,6 +106,7 @@ impl State {
         if queue.is_empty() {
             self.waiting.remove(&owner);
         } else {
+            // Behind all others: one permit per owner and round.
             self.order.push_back(owner);
         }
         grant

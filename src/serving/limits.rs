@@ -61,6 +61,9 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             handshake: Duration::from_secs(10),
+            // This and `idle` are upstream's (`secure_serving.go`): just below its
+            // `requestTimeoutUpperBound`, and equal to the idle timeout of Go's clients, so that neither side
+            // closes much earlier.
             header_read: Duration::from_secs(32),
             idle: Duration::from_secs(90),
             close_grace: Duration::from_secs(5),
@@ -68,7 +71,10 @@ impl Default for Limits {
             write_stall: Duration::from_secs(600),
             header_bytes: 1 << 20,
             header_fields: 1024,
+            // Upstream lowered its HTTP/2 default to 100 against floods of cancelled streams
+            // (CVE-2023-44487).
             streams: 100,
+            // Upstream's `resourceBody99Percentile`: 99 of 100 request bodies fit into one window.
             stream_window: 256 << 10,
             ping_interval: Duration::from_secs(30),
             ping_timeout: Duration::from_secs(20),
@@ -79,6 +85,7 @@ impl Default for Limits {
             concurrent_handshakes: concurrent_handshakes(),
             is_loopback: |address| address.is_loopback(),
             yield_after: Duration::from_millis(1),
+            // Upstream's `defaultKeepAlivePeriod`.
             tcp_keepalive: Duration::from_secs(180),
         }
     }

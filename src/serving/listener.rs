@@ -49,7 +49,7 @@ impl fmt::Display for BindError {
             ),
             io::ErrorKind::AddrNotAvailable => write!(
                 f,
-                "cannot listen on {}: {ip} is no address of this machine; give one that is with --bind-address",
+                "cannot listen on {}: {ip} is not an address of this machine; choose one that is with --bind-address",
                 self.address
             ),
             _ => write!(
@@ -90,6 +90,7 @@ pub(crate) fn bind(address: SocketAddr, share_port: bool) -> Result<Listener, Bi
     .map_err(fail)?;
     let inner = TcpListener::from_std(socket.into()).map_err(fail)?;
     let bound = inner.local_addr().map_err(fail)?;
+    // As requested: the dual-stack socket itself is bound to `::`.
     let local = SocketAddr::new(
         if address.ip().is_unspecified() {
             address.ip()
@@ -106,10 +107,12 @@ fn open(address: SocketAddr, share_port: bool) -> io::Result<Socket> {
     if address.is_ipv6() {
         socket.set_only_v6(!address.ip().is_unspecified())?;
     }
+    // As Go does: a restart must not wait for old connections in TIME_WAIT.
     socket.set_reuse_address(true)?;
     #[cfg(target_os = "linux")]
     if share_port {
         // socket2 has the setter only behind a feature flag; tokio always has it.
+        // The first socket is closed unused.
         let shared = if address.is_ipv6() {
             tokio::net::TcpSocket::new_v6()
         } else {
@@ -157,6 +160,7 @@ impl Listener {
     /// The next connection of any socket. Cancel safe: a poll that returns a connection is the last one.
     async fn next(&self) -> io::Result<(TcpStream, SocketAddr)> {
         let (ahead, behind) = {
+            // The length is not 0: `bind` opens one socket, and `adopt` refuses an empty list.
             let first = self.turn.fetch_add(1, Ordering::Relaxed) % self.sockets.len();
             (&self.sockets[first..], &self.sockets[..first])
         };
@@ -178,6 +182,7 @@ impl Listener {
     /// # Cancel safety
     /// Cancel safe: no accepted connection is lost.
     pub(super) async fn accept(&self, limits: &Limits) -> (TcpStream, SocketAddr) {
+        // The delays of Go's `net/http.Server.Serve`.
         let mut delays = Backoff::doubling(Duration::from_millis(5), Duration::from_secs(1)).delays();
         let mut said = false;
         loop {
@@ -208,6 +213,7 @@ impl Listener {
 }
 
 fn prepare(stream: &TcpStream, limits: &Limits) -> io::Result<()> {
+    // As Go does on every connection.
     stream.set_nodelay(true)?;
     SockRef::from(stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(limits.tcp_keepalive))
 }
@@ -216,6 +222,7 @@ fn is_of_one_connection(error: &io::Error) -> bool {
     use io::ErrorKind::{
         ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted, PermissionDenied, TimedOut,
     };
+    // `PermissionDenied`: accept(2) returns EPERM if firewall rules forbid the connection.
     matches!(
         error.kind(),
         ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted | PermissionDenied | TimedOut

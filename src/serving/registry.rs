@@ -34,6 +34,7 @@ impl Registry {
         open.0 += 1;
         let id = open.0;
         open.1.insert(id, activity);
+        // Under the lock, so that counts are published in order.
         self.count.send_replace(open.1.len());
         Entry {
             registry: Arc::clone(self),
@@ -47,6 +48,7 @@ impl Registry {
 
     /// Sends a signal to every connection.
     pub(super) fn signal(&self, signal: u8) {
+        // Connections that enter later are not signalled: a drain ends the accept loop first.
         let open = self.open.lock();
         for activity in open.1.values() {
             activity.signal(signal);

@@ -101,6 +101,7 @@ async fn accept_loop(
 ) {
     let mut full_said = false;
     loop {
+        // One future for both waits: a stop must be able to interrupt either.
         let next = async {
             slots.settled().await;
             listener.accept(&shared.limits).await
@@ -115,9 +116,12 @@ async fn accept_loop(
         let is_local = (shared.limits.is_loopback)(remote.ip());
         let evicted = slots.evicted();
         let Some(slot) = slots.enter(remote.ip(), is_local, &activity) else {
+            // Dropped, which closes it: an error in HTTP would need a TLS handshake, for which there is no
+            // slot.
             shared.metrics.connection_refused();
             continue;
         };
+        // Logged once: under a flood the metric counts, and the log must not flood too.
         if slots.evicted() > evicted && !std::mem::replace(&mut full_said, true) {
             tracing::warn!(
                 %remote,
@@ -126,6 +130,7 @@ async fn accept_loop(
                  --max-connections-per-address)"
             );
         }
+        // Before the spawn, so that a drain which begins now waits for this connection.
         let entry = registry.enter(Arc::clone(&activity));
         let connection = connection::run(Connection {
             stream,
@@ -134,12 +139,13 @@ async fn accept_loop(
             activity,
             guards: ConnectionGuards { slot, entry },
         });
+        // In no task group: the registry is what waits for connections.
         tokio::spawn(connection.instrument(spans::connection(remote)));
     }
 }
 
 impl ServerHandle {
-    /// The bound address.
+    /// The bound address, with the actual port if 0 was requested.
     pub(crate) fn local_addr(&self) -> SocketAddr {
         self.local_addr
     }
@@ -181,6 +187,7 @@ impl ServerHandle {
     /// Not cancel safe: connections that were already signalled still close, but nothing cuts the rest.
     pub(crate) async fn drain(mut self, limit: Duration) -> Drained {
         self.stop_accepting();
+        // Until the accept loop has ended, a new connection could miss the signal below.
         if let Some(accepting) = self.accepting.take()
             && let Err(error) = accepting.await
         {
@@ -191,6 +198,7 @@ impl ServerHandle {
             return Drained::Clean;
         }
         let left = self.registry.len();
+        // Cut connections end when their task runs next; one that blocks its thread is not waited for.
         self.registry.signal(signals::KILL);
         self.registry.wait_empty(Duration::from_secs(1)).await;
         Drained::Cut(left)

@@ -80,6 +80,7 @@ impl ClassLimits {
         Self {
             all,
             guaranteed: [half_open.clamp(1, max_half_open), open, local, authenticated],
+            // Whatever the addresses, unauthenticated connections cannot take the slots reserved for others.
             max: [max_half_open, all - authenticated - local, all, all],
             per_address: [per_address, per_address, all, all],
         }
@@ -146,6 +147,7 @@ impl Slots {
     /// # Cancel safety
     /// Cancel safe.
     pub(super) async fn settled(&self) {
+        // Evicted connections still hold a socket each, so accepting must not outrun their end.
         let max = self.bounds.all / 8 + 1;
         // Cannot fail: the sender lives as long as `self`.
         let _ = self.leaving.subscribe().wait_for(|leaving| *leaving < max).await;
@@ -157,6 +159,7 @@ impl Slots {
         let class = if is_local { Class::Local } else { Class::HalfOpen };
         let owner = Owner::of(remote);
         let mut state = self.lock();
+        // First the limits of the class and the address: their victim may already free the slot needed below.
         self.make_room_in_class(&mut state, class, &owner);
         if state.entries.len() >= self.bounds.all {
             let victim = self.victim_for(&state, class)?;
@@ -195,11 +198,14 @@ impl Slots {
         let mut classes = CLASSES
             .into_iter()
             .filter(|c| within || (*c as usize) <= newcomer as usize);
+        // If no class exceeds its guarantee, the newcomer's own class gives way.
         let class = classes.find(gives_way).or((!within).then_some(newcomer))?;
         state.pools[class as usize].victim(None)
     }
 
     fn evict(&self, state: &mut State, id: u64) {
+        // The slot is free at once; the connection ends when it handles the signal, for which `settled`
+        // waits.
         if let Some(activity) = state.take(id) {
             state.evicted.insert(id);
             self.evictions.fetch_add(1, Ordering::Relaxed);
@@ -223,9 +229,11 @@ impl Slots {
         let Some((class, was)) = state.entries.get(&id).cloned() else {
             return;
         };
+        // A connection from loopback stays `Local` when its handshake ends.
         if (to as usize) <= class as usize {
             return;
         }
+        // Out of its class first, so that it cannot be chosen as its own victim.
         let Some(activity) = state.take(id) else { return };
         let owner = owner(was);
         self.make_room_in_class(&mut state, to, &owner);

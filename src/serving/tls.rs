@@ -144,8 +144,11 @@ impl TlsConfig {
         loop {
             // Also covers a change between the initial build and the subscription above.
             self.rebuild();
+            // Receivers remember what they have seen, so a change during the rebuild is found by the next
+            // round.
             let changes = sources.iter_mut().map(|source| Box::pin(source.changed()));
             let (changed, ..) = futures_util::future::select_all(changes).await;
+            // The senders live in the sources, which `self` holds.
             if changed.is_err() {
                 return;
             }
@@ -181,6 +184,7 @@ fn restrict(provider: Arc<CryptoProvider>, options: &TlsOptions) -> Result<Arc<C
     }
     let mut restricted = (*provider).clone();
     restricted.cipher_suites.retain(|suite| {
+        // Go does not let TLS 1.3 suites be configured, so they stay.
         suite.tls13().is_some()
             || options
                 .cipher_suites
@@ -228,15 +232,18 @@ fn build(
             unnamed: Arc::clone(unnamed),
             default: Arc::clone(default),
         }));
+        // In order of preference, which is the server's.
         config.alpn_protocols = match options.http2 {
             true => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
             false => vec![b"http/1.1".to_vec()],
         };
         config.ticketer = Arc::clone(tickets);
+        // As Go's server; rustls would send two.
         config.send_tls13_tickets = 1;
         Ok(Arc::new(config))
     };
     let mut by_address = HashMap::new();
+    // A resolver is not given the local address, hence one configuration per address.
     for (address, key) in &names.addresses {
         by_address.insert(*address, config(key)?);
     }
@@ -259,6 +266,7 @@ struct Names {
 impl Names {
     fn new(sni: &[SniKeyPair]) -> Self {
         let mut names = Self::default();
+        // `partition` keeps the order of the flags, which `or_insert` relies on.
         let (named, unnamed): (Vec<_>, Vec<_>) = sni.iter().partition(|s| !s.names.is_empty());
         for entry in named.into_iter().chain(unnamed) {
             let data = entry.pair.current();
@@ -287,6 +295,7 @@ impl Names {
     }
 
     fn find(&self, name: &str) -> Option<&Arc<CertifiedKey>> {
+        // Without SNI certificates no name needs to be copied and lowered.
         if self.exact.is_empty() && self.wildcard.is_empty() {
             return None;
         }
@@ -331,6 +340,7 @@ impl RequestClientCert {
         let mut hints: Vec<DistinguishedName> = Vec::new();
         for ca in cas {
             for subject in &ca.current().subjects {
+                // Each subject once: the list is sent in every handshake.
                 if !hints.iter().any(|hint| hint.as_ref() == subject.as_ref()) {
                     hints.push(subject.clone());
                 }
@@ -374,6 +384,7 @@ impl ClientCertVerifier for RequestClientCert {
         let key = RawPublicKeyEntity::try_from(&key).map_err(|_| CertificateError::BadEncoding)?;
         let mut known = self.algorithms.mapping.iter();
         let known = known.find(|(scheme, _)| *scheme == signature.scheme);
+        // In TLS 1.2 a scheme does not determine the curve, so each of its algorithms is tried.
         let mut algorithms = known.into_iter().flat_map(|(_, algorithms)| algorithms.iter());
         if algorithms.any(|a| key.verify_signature(*a, message, signature.signature()).is_ok()) {
             return Ok(HandshakeSignatureValid::assertion());

@@ -96,7 +96,7 @@ pub enum Unavailable {
     #[error("the store is closed")]
     Closed,
     /// The disk is full. Reads and deletions continue.
-    #[error("the store's disk is full: only reads and deletions are taken until there is space")]
+    #[error("the store's disk is full: only reads and deletions are accepted until there is space")]
     DiskFull,
     /// etcd has raised its alarm NOSPACE.
     #[error("etcd is out of space (alarm NOSPACE): writes are refused")]

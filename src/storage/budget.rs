@@ -142,7 +142,9 @@ impl Budget {
     fn report_pressure(&self) {
         let objects = self.objects.load(Ordering::Relaxed);
         let was = self.is_over();
+        // Two thresholds, so that usage around the limit does not log at every write.
         let over = objects > if was { self.total - self.total / 20 } else { self.total };
+        // `swap` decides between concurrent callers, so each transition is logged once.
         if over == was || self.over.swap(over, Ordering::Relaxed) == over {
             return;
         }
@@ -169,6 +171,8 @@ impl Budget {
 
     /// Bytes that cached encodings may currently use.
     pub fn encodings_limit(&self) -> usize {
+        // Saturating and relaxed: caches update their shares independently, so the sum may be off for a
+        // moment.
         let others = self.objects.load(Ordering::Relaxed) + self.history.load(Ordering::Relaxed);
         self.encodings.min(self.total.saturating_sub(others).max(FLOOR))
     }
@@ -176,6 +180,7 @@ impl Budget {
     /// Bytes that a ring using `own` bytes may keep beyond its minimum, so that all rings together fit the
     /// budget.
     fn ring_limit(&self, own: usize) -> usize {
+        // Objects come first because they cannot shrink; histories share what is left.
         let available = self.total.saturating_sub(self.objects.load(Ordering::Relaxed));
         let all = self.history.load(Ordering::Relaxed);
         match all <= available {
@@ -187,6 +192,7 @@ impl Budget {
     /// Bytes that a ring using `own` bytes may keep regardless of age.
     fn aged_limit(&self, own: usize) -> usize {
         let all = self.history.load(Ordering::Relaxed);
+        // The common case: together they are small, and the ring keeps its own minimum.
         match all <= AGED_HISTORY {
             true => usize::MAX,
             false => proportional(own, AGED_HISTORY, all).max(AGED_FLOOR),
@@ -219,6 +225,7 @@ impl Share {
 
     /// Records the cache's current usage. Must not be called concurrently.
     pub(crate) fn set(&self, objects: usize, history: usize) {
+        // Only the difference is added to the shared counters, so no other share has to be read.
         let change = |own: &AtomicUsize, all: &AtomicUsize, now: usize| {
             let was = own.swap(now, Ordering::Relaxed);
             if now >= was {

@@ -59,6 +59,8 @@ impl CachedEncodings {
         compute: impl FnOnce() -> CachedValue,
     ) -> CachedValue {
         let Some(budget) = budget else { return compute() };
+        // `ArcSwapOption` and not a lock: most objects never get a cached encoding and pay one pointer for
+        // the possibility.
         let mut slot = self.0.load();
         if slot.is_none() {
             // Of several threads that do so at the same time, one succeeds.
@@ -73,6 +75,7 @@ impl CachedEncodings {
 
 fn downcast<T: Cacheable>(value: CachedValue) -> Arc<T> {
     match value {
+        // The upcast to `Any` gives the concrete type back.
         CachedValue::Object(object) => Arc::downcast(object as Arc<dyn Any + Send + Sync>).ok(),
         CachedValue::Bytes(_) => None,
     }

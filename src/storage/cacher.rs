@@ -93,6 +93,7 @@ impl Cacher {
         let history = History::new(config.bounds, initial.base, initial.events, Instant::now());
         let share = Share::new(config.budget);
         share.set(initial.state.bytes(), history.bytes());
+        // Counted here and not by the backend, so that a reload counts as well.
         config.counters.loads.add(1);
         Self {
             progress,
@@ -159,6 +160,7 @@ impl Cacher {
     pub fn apply(&self, events: &[Arc<Event>]) {
         let now = Instant::now();
         let mut history = self.history.lock();
+        // Snapshots share structure, so the copy costs no more than the changed paths.
         let mut state = Snapshot::clone(&self.snapshot.load());
         for event in events {
             state.apply(event);
@@ -174,6 +176,7 @@ impl Cacher {
     fn trim_history(&self, history: &mut History, now: Instant, state: &Snapshot) {
         let room = history.capacity();
         history.trim(now, self.share.history_limits());
+        // Relaxed is enough: written under the history's lock, and the sweep only needs an approximate age.
         self.discarded_bytes.store(history.discarded_bytes(), Ordering::Relaxed);
         match history.capacity() {
             more if more > room => self.counters.grown.add(1),
@@ -190,6 +193,7 @@ impl Cacher {
             if hub.is_empty() {
                 return;
             }
+            // Selectors are evaluated without the lock, see `hub::offer`.
             hub.concerned(events)
         };
         self.counters.dispatched.add(events.len() as u64);
@@ -199,14 +203,18 @@ impl Cacher {
         self.counters.terminated.add(terminated);
         // A sweep visits every watch, so it runs only after an eighth of the pinned limit has been discarded.
         let most = self.share.watch_bounds().max_pinned_bytes as u64 / 8;
+        // Cannot underflow: both values come from this counter, which only grows, and only this thread writes
+        // `swept`.
         if discarded_bytes - self.swept.load(Ordering::Relaxed) > most {
             self.swept.store(discarded_bytes, Ordering::Relaxed);
             self.sweep(discarded_bytes, now);
         }
+        // Woken last, outside all locks: a woken task may run at once on another thread and take them.
         hub::wake(sleepers);
     }
 
     fn sweep(&self, discarded_bytes: u64, now: Instant) {
+        // A copy of the list, because a sweep locks each watcher and must not hold up new watches meanwhile.
         let all = self.hub.lock().watchers();
         let cancelled = hub::sweep(&all, &self.share.watch_bounds(), discarded_bytes, now);
         self.counters.terminated.add(cancelled);
@@ -222,7 +230,10 @@ impl Cacher {
         {
             let mut history = self.history.lock();
             let state = self.snapshot();
+            // The snapshot is read under the history's lock, so the accounting does not mix two revisions.
             self.trim_history(&mut history, now, &state);
+            // Only here: a frame is the encoding that watchers of one event share, useless once they have all
+            // sent it.
             history.drop_frames(now);
         }
         self.share.budget().maintain();
@@ -236,6 +247,7 @@ impl Cacher {
 
     /// Ends all watches and refuses all further reads.
     pub fn stop(&self) {
+        // Before the watches end: a client that reconnects at once must not be accepted again.
         self.stopped.store(true, Ordering::Release);
         self.close();
     }

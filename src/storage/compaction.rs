@@ -21,6 +21,7 @@ impl Compaction {
     /// [`Error::Compacted`] with the oldest revision that is served.
     pub(crate) fn check(&self, options: &ListOptions) -> Result<(), Error> {
         let exact = match (&options.token, options.version) {
+            // A token without a revision continues at the latest state, which never expires.
             (Some(ContinueToken { revision, .. }), _) => *revision,
             (None, VersionMatch::Exact(revision)) => Some(revision),
             (None, VersionMatch::NotOlderThan(_)) => None,

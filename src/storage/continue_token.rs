@@ -35,7 +35,7 @@ pub fn encode(token: &ContinueToken, prefix: &str) -> String {
     BASE64.encode(out)
 }
 
-/// Why a token is not one of this server's; the text follows `invalid continue token: ` in upstream's 400.
+/// Why a token is not one of this server's; the message follows `invalid continue token: ` in upstream's 400.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidToken {
     /// Not base64; Go's decoder stops at this byte.
@@ -81,6 +81,7 @@ pub fn decode(text: &str, prefix: &str) -> Result<ContinueToken, InvalidToken> {
     let bytes = decode_base64(text).map_err(InvalidToken::Base64)?;
     let token = json::decode(&bytes)?;
     let (version, revision, start) = members(&token)?;
+    // The order of the checks is upstream's `DecodeContinue`; clients see the first complaint.
     if version != VERSION {
         return Err(InvalidToken::Version(version.to_owned()));
     }
@@ -95,6 +96,7 @@ pub fn decode(text: &str, prefix: &str) -> Result<ContinueToken, InvalidToken> {
         return Err(InvalidToken::Start(start.to_owned()));
     }
     Ok(ContinueToken {
+        // Any negative revision means the latest state, as upstream's -1.
         revision: u64::try_from(revision).ok().map(Revision),
         start: format!("{prefix}{below}"),
     })
@@ -120,6 +122,7 @@ fn members(token: &Value) -> Result<(&str, i64, &str), InvalidToken> {
         Value::Array(_) => "array",
         Value::Object(_) | Value::Null => "object",
     };
+    // Go's `json.Unmarshal` of null leaves the zero value.
     if token.is_null() {
         return Ok(("", 0, ""));
     }

@@ -51,6 +51,8 @@ pub(crate) use stats::Stats;
 use crate::sync::Mutex;
 
 /// Capacity of the write queue in permits: a write takes one, plus one per 4 KiB of value.
+// The writers' backpressure: the channel itself is unbounded, so that the committer can be sent releases and
+// a shutdown at any time.
 const QUEUE_PERMITS: usize = 16_384;
 
 /// Configuration of an engine.
@@ -149,8 +151,10 @@ impl Engine {
     /// # Errors
     /// As [`open`](Self::open).
     pub(crate) fn open_locked(dir: &Path, lock: DirectoryLock, options: Options) -> Result<Arc<Self>, OpenError> {
+        // The caller holds the directory lock: two processes checkpointing one write-ahead log lose commits.
         let mut disk = Disk::open(dir, options.max_bytes)?;
         let mut contents = disk.load(options.max_replay)?;
+        // Only after loading, so that fault injection concerns running stores and never the start.
         disk.inject(options.faults.clone());
         let objects = contents.objects.len() as u64;
         let size = |(key, o): &(String, disk::Raw)| space::packed(key.len(), o.value.len());
@@ -202,6 +206,8 @@ impl Engine {
     /// this store.
     pub fn resource_with(&self, config: ResourceConfig, hooks: ResourceHooks) -> Arc<dyn Storage> {
         let ResourceHooks { transform, metrics, .. } = hooks;
+        // Parsing happens under the catalog's lock: a second caller with this prefix must get the same store,
+        // and a release must not run in between.
         let resource = self.shared.catalog.lock().serve(&self.shared, &config, transform);
         if resource.broken.is_some() {
             metrics.decode_failed();
@@ -221,6 +227,8 @@ impl Engine {
         let Some(resource) = resource else {
             return;
         };
+        // Set before the command is queued: a write that is queued behind it would be committed to a resource
+        // whose objects have been handed back.
         resource.released.store(true, Ordering::Release);
         let (done, wait) = mpsc::sync_channel(1);
         if self.shared.queue.send(Command::Release(resource, done)).is_ok() {
@@ -242,6 +250,7 @@ impl Engine {
         if let Some(why) = self.shared.failed.get() {
             return Err(Unavailable::Failed(why.clone()));
         }
+        // A panic of the committer sets no `failed`, so the thread itself is asked.
         match &*self.thread.lock() {
             Some(thread) if !thread.is_finished() => Ok(()),
             Some(_) => Err(Unavailable::CommitterStopped),
@@ -286,8 +295,10 @@ impl Engine {
     /// Commits queued writes, ends all watches, and closes the file. Reads of single objects and lists
     /// continue; writes are refused. Blocks; idempotent.
     pub fn shutdown(&self) {
-        let mut thread = self.thread.lock();
-        let Some(thread) = thread.take() else {
+        // Held to the end, so that a concurrent second call returns only after the file is closed, too. Not the
+        // thread's lock: `health` takes that on a reactor, and joining takes as long as the disk does.
+        let mut directory = self.lock.lock();
+        let Some(thread) = self.thread.lock().take() else {
             return;
         };
         // Sending fails if the thread has ended already.
@@ -295,10 +306,12 @@ impl Engine {
         if thread.join().is_err() {
             tracing::error!("the committer thread has panicked");
         }
+        // After the join: a commit in progress still delivers its events to the watchers.
         for resource in self.shared.catalog.lock().resources.values() {
             resource.cacher.close();
         }
-        self.lock.lock().take();
+        // Last: the next process may open the file as soon as the lock is gone.
+        directory.take();
     }
 }
 
@@ -365,12 +378,17 @@ impl Shared {
             return Err(Error::Failed(why.clone()));
         }
         let bytes = match &action {
+            // A deletion is let through on a full disk; it is the way to make room.
             Action::Put { .. } if self.full.load(Ordering::Acquire) => return Err(Unavailable::DiskFull.into()),
             Action::Put { stored, .. } => stored.len(),
             Action::Delete { .. } => 0,
         };
+        // Capped, so that one large value can never need more permits than exist. 16 384 permits of 4 KiB
+        // bound the queued values to about 64 MiB.
         let permits = (1 + bytes / 4096).min(QUEUE_PERMITS / 4) as u32;
         let closed = |_| Error::NotReady(1);
+        // Forgotten here and returned by the committer when it takes the write, also if this future is
+        // dropped meanwhile.
         self.permits.acquire_many(permits).await.map_err(closed)?.forget();
         let (reply, answer) = oneshot::channel();
         let write = Write {
@@ -383,6 +401,8 @@ impl Shared {
         if self.queue.send(Command::Write(write)).is_err() {
             return Err(Error::NotReady(1));
         }
+        // A dropped sender says nothing about the transaction, which may have been committed before the
+        // thread died.
         let gone = |_| Error::Failed("the store has stopped; the write may or may not have been made".into());
         answer.await.unwrap_or_else(|e| Err(gone(e)))
     }

@@ -108,6 +108,7 @@ impl Slot {
         }
         let value = compute();
         cache.computed.fetch_add(1, Ordering::Relaxed);
+        // The limit is read after the computation, since other memory may have grown meanwhile.
         let (weight, limit) = (value.weight(), limit());
         if weight > limit {
             return value;
@@ -155,6 +156,7 @@ impl EncodingCache {
     /// otherwise.
     pub(super) fn purge(&self) {
         let mut slots = self.slots.lock();
+        // The slack of 64 keeps small caches from being searched all the time.
         if slots.len() > self.live_slots.load(Ordering::Relaxed) + 64 {
             slots.retain(|s| s.strong_count() > 0);
             slots.shrink_to_fit();
@@ -182,6 +184,7 @@ impl EncodingCache {
 
     /// Adds a slot that was empty before, then evicts until the cache fits `limit`.
     fn insert(&self, slot: Option<&Arc<Slot>>, limit: usize) {
+        // Within the limit and known already: the common case takes no global lock.
         if slot.is_none() && self.bytes() <= limit {
             return;
         }
@@ -198,6 +201,7 @@ impl EncodingCache {
         while self.bytes() > limit && steps > 0 {
             steps -= 1;
             let Some(next) = slots.pop_front() else { break };
+            // Its object is gone, and `Drop` has returned its bytes.
             let Some(slot) = next.upgrade() else { continue };
             if slot.recently_used.swap(false, Ordering::Relaxed) {
                 slots.push_back(next);

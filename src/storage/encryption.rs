@@ -85,6 +85,7 @@ impl Encryption {
     fn load_at(path: &Path, metrics: Arc<EncryptionMetrics>, intervals: Intervals) -> Result<Self, ConfigError> {
         let loaded = config::load(path, &metrics, intervals)?;
         metrics.configured(&server_id_hash(), &loaded.name());
+        // A warning only: the plugin may start after the gateway, and readiness reports it.
         for plugin in &loaded.plugins {
             if let Err(error) = plugin.health() {
                 tracing::warn!(plugin = plugin.name(), %error, "a KMS plugin is not healthy");
@@ -124,6 +125,7 @@ impl Encryption {
         let mut found = loaded
             .rules
             .iter()
+            // Without metrics: attempts with the wrong provider are expected here.
             .map(|r| open(&r.providers, key, stored.clone(), None));
         let opened = found.find_map(Result::ok);
         opened.map(|o| o.bytes).ok_or(TransformError::UnknownProvider)
@@ -135,6 +137,7 @@ impl Encryption {
     /// # Errors
     /// Why the new configuration was rejected; the old one stays in use.
     pub fn reload(&self) -> Result<bool, ConfigError> {
+        // The digest and not the modification time: mounted Secrets are replaced by symlinks.
         if config::digest(&self.path)? == self.current.load().digest {
             return Ok(false);
         }
@@ -145,10 +148,12 @@ impl Encryption {
 
     fn replace(&self) -> Result<(), ConfigError> {
         let loaded = config::load(&self.path, &self.metrics, self.intervals)?;
+        // Checked before the swap: with an unhealthy plugin every write would fail.
         for plugin in &loaded.plugins {
             plugin.health()?;
         }
         self.metrics.configured(&server_id_hash(), &loaded.name());
+        // Transforms hold the swap and not the configuration, so they follow at once.
         self.current.store(Arc::new(loaded));
         Ok(())
     }
@@ -182,6 +187,7 @@ fn server_id_hash() -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let digest = digest(&SHA256, host.trim().as_bytes());
     let mut id = "apiserver-".to_owned();
+    // 128 bits of the digest, as upstream's lease names.
     // Base32 in lower case, without padding.
     let bits: Vec<bool> = digest.as_ref()[..16]
         .iter()
@@ -211,6 +217,7 @@ impl Loaded {
             let rule = self.rules.iter().find(|r| r.resources.iter().any(pattern));
             rule.map(|r| &r.providers)
         };
+        // In order of specificity, whatever their order in the file; validation refuses masked rules.
         by(&|(g, r)| g == group && r == resource)
             .or_else(|| by(&|(g, r)| g == group && r == "*"))
             .or_else(|| by(&|(g, r)| g == "*" && r == "*"))
@@ -236,6 +243,7 @@ impl Transform for ReloadingTransform {
                 let since = Instant::now();
                 let prefix = provider.prefix();
                 let sealed = match prefix {
+                    // The identity provider stores the object itself: no copy.
                     "" => Ok(object),
                     prefix => provider.seal(key, &object).map(|sealed| {
                         let mut out = prefix.as_bytes().to_vec();
@@ -269,6 +277,8 @@ fn open(chain: &Chain, key: &str, stored: Bytes, of: Option<&ReloadingTransform>
     let mut failed = None;
     for (i, provider) in chain.iter().enumerate() {
         let prefix = provider.prefix();
+        // Identity reads plain values only: an encrypted value that no other provider can read must not be
+        // served as an object.
         if prefix.is_empty() {
             if !stored.starts_with(ENCRYPTED) {
                 count("identity", begun, None);
@@ -292,6 +302,7 @@ fn open(chain: &Chain, key: &str, stored: Bytes, of: Option<&ReloadingTransform>
                     stale: old || i > 0,
                 });
             }
+            // The first failure is kept: it comes from the provider that should have read the value.
             Err(why) => _ = failed.get_or_insert(why),
         }
     }
@@ -337,10 +348,12 @@ impl<K> Keys<K> {
     ) -> Result<(Bytes, bool), TransformError> {
         let mut failed = None;
         for (i, (name, key)) in self.0.iter().enumerate() {
+            // The name is followed by a colon, so that `key1` does not match `key10`.
             let rest = value.strip_prefix(name.as_bytes()).and_then(|v| v.strip_prefix(b":"));
             let Some(rest) = rest else { continue };
             match read(key, rest) {
                 Ok(bytes) => return Ok((bytes, i > 0)),
+                // Two keys may have the same name; the error of the first one is reported.
                 Err(why) => _ = failed.get_or_insert(why),
             }
         }

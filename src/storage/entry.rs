@@ -55,6 +55,7 @@ pub struct KnownShape(AtomicU64);
 impl KnownShape {
     /// True if the entry is marked with this shape.
     pub fn is(&self, shape: u64) -> bool {
+        // Relaxed: the mark is a hint; the bytes it describes are immutable.
         shape != 0 && self.0.load(Ordering::Relaxed) == shape
     }
 
@@ -110,6 +111,7 @@ impl Entry {
 
     /// Returns the value of a selectable field, including `metadata.name` and `metadata.namespace`.
     pub fn field(&self, name: &str) -> Option<&str> {
+        // These two are not stored in `fields`, since the key has them.
         match name {
             "metadata.name" => Some(self.name()),
             "metadata.namespace" => Some(self.namespace()),
@@ -162,15 +164,18 @@ impl Entry {
             json: self.unversioned().into(),
             version_at: self.version_span.0,
             managed_span: match self.managed_span {
+                // Behind the removed member, the offset moves with it.
                 (at, len) if at > self.version_span.0 => (at - self.version_span.1, len),
                 before => before,
             },
+            // The compressed form has no resourceVersion, so it is shared and not compressed again.
             compressed: self.json.compressed_draft().cloned(),
             labels: self.labels.clone(),
             fields: self.fields.clone(),
             incomplete: self.stale,
         };
         Entry {
+            // Only the resourceVersion differs, so what is known of the encoding holds.
             shape: self.shape.clone(),
             ..draft.into_entry(&self.key, revision)
         }
@@ -187,6 +192,7 @@ impl Draft {
     /// Encodes an object for storage, omitting `metadata.resourceVersion`. `fields` are its selectable
     /// fields.
     pub fn new(object: &Value, mut fields: Vec<(Str, Str)>) -> Self {
+        // Typical objects have a kilobyte or two; growing from nothing copies several times.
         let mut out = Vec::with_capacity(1024);
         let mut place = VersionPlace::default();
         let mut managed_span = (0, 0);
@@ -206,6 +212,7 @@ impl Draft {
             };
             out.push(b'{');
             let start = out.len();
+            // Omitted even if the caller left one in: the commit assigns it.
             for (k, v, shape) in members(shape, meta).filter(|(k, ..)| *k != "resourceVersion") {
                 if out.len() > start {
                     out.push(b',');
@@ -231,6 +238,7 @@ impl Draft {
         debug_assert!(place.found() > 0, "every stored object has metadata");
         // An absent field selects like an empty one, so empty values need not be stored.
         fields.retain(|(_, value)| !value.is_empty());
+        // As the loader sorts them, so that a loaded entry equals the written one.
         fields.sort();
         Self {
             json: out.into(),
@@ -252,6 +260,7 @@ impl Draft {
     /// Inserts the resourceVersion that the commit assigned.
     pub fn into_entry(self, key: &str, revision: Revision) -> Entry {
         let at = self.version_at as usize;
+        // `wrapping_sub` turns offset 0 into one that is out of range.
         let member = match (self.json.get(at), self.json.get(at.wrapping_sub(1))) {
             // `metadata` is empty.
             (Some(b'}'), Some(b'{')) => format!("\"resourceVersion\":\"{}\"", revision.0),

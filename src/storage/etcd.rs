@@ -127,6 +127,7 @@ impl Cluster {
     /// # Cancel safety
     /// Cancel safe: background tasks start only after the last await.
     pub async fn connect(access: &Access, options: Options) -> Result<Arc<Self>, ConnectError> {
+        // Caught here, so that a wrong address or certificate fails the start instead of every later request.
         let members = Members::new(access)?;
         let prefix = format!("/{}", options.prefix.trim_matches('/'));
         let health = format!("{prefix}/health");
@@ -144,8 +145,10 @@ impl Cluster {
             no_space: AtomicBool::new(false),
         });
         let probe = Arc::new(Probe::default());
+        // The cluster has answered just now; the first probe runs only later.
         probe.health.set(Ok(()));
         probe.readiness.set(Ok(()));
+        // Before the first request: whether progress can be trusted decides how reads are served.
         maintenance::check_versions_and_alarms(&shared).await;
         let cluster = Self {
             shared,
@@ -202,11 +205,13 @@ impl Cluster {
     /// Returns the store of a resource; repeated calls with one prefix return the same store. Its objects are
     /// loaded in the background.
     fn serve(&self, config: ResourceConfig, hooks: ResourceHooks) -> Arc<dyn Storage> {
+        // Clusters with different roots can share one etcd.
         let prefix = match config.prefix.strip_prefix(ROOT) {
             Some(rest) => format!("{}{rest}", self.prefix),
             None => config.prefix.clone(),
         };
         let mut resources = self.resources.lock();
+        // The cache is keyed by the configured prefix, under which the caller knows it.
         if let Some(served) = resources.get(&config.prefix) {
             return Arc::new(Handle(served.clone()));
         }
@@ -231,6 +236,8 @@ impl Cluster {
             shared: self.shared.clone(),
             counters: Arc::default(),
         });
+        // Holding the map's lock: `shutdown` sets `closed` first and then stops what is in the map, so a feed
+        // is either not started or stopped.
         // After shutdown no feed may start; the resource answers that it is not ready.
         if self.closed.load(Ordering::Acquire) {
             resource.state.send_replace(State::Stopped);
@@ -273,6 +280,7 @@ impl Backend for Cluster {
 
     fn loaded(&self) -> Result<(), Unavailable> {
         let resources = self.resources.lock();
+        // A stopped resource does not count: it must not keep the server from becoming ready.
         let unread = resources.iter().filter_map(|(prefix, r)| match &*r.state.borrow() {
             State::Loading(_, Some(why)) => Some(format!("{prefix}: {why}")),
             State::Loading(_, None) => Some(prefix.clone()),
@@ -312,6 +320,7 @@ impl Backend for Cluster {
         self.stop.fire();
         for resource in self.resources.lock().values() {
             resource.stop.fire();
+            // The feed would close it, too, but its task may not run any more once the runtime shuts down.
             if let State::Ready(serving) = &*resource.state.borrow() {
                 serving.cacher.close();
             }

@@ -30,6 +30,7 @@ struct Kept {
 impl ExtractedFields {
     /// The fields of this extractor, if they have been extracted. Never waits.
     pub(crate) fn get(&self, extractor: usize) -> Option<Fields> {
+        // The newest first: it is the one most watches use.
         let kept = self.0.load();
         let kept = kept.as_deref()?;
         let mut all = [Some(&kept.newest), kept.before.as_ref()].into_iter().flatten();
@@ -47,11 +48,13 @@ impl ExtractedFields {
         if let Some(fields) = self.get(extractor) {
             return fields;
         }
+        // The short case keeps the string it has.
         let short = |value: Str| match shortened(&value) {
             Cow::Borrowed(_) => value,
             Cow::Owned(digest) => Str::from(digest),
         };
         let fields: Fields = extract().into_iter().map(|(name, v)| (name, short(v))).collect();
+        // A race between two extractors may lose one result, which is then extracted again.
         let before = self.0.load_full().map(|kept| kept.newest.clone());
         let newest = (extractor, fields.clone());
         self.0.store(Some(Arc::new(Kept { newest, before })));

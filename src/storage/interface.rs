@@ -273,6 +273,8 @@ impl Event {
 
     /// The event's type for a watcher with this predicate; `None` if the watcher must not see it.
     pub fn seen_by(&self, p: &Predicate) -> Option<EventType> {
+        // Both states are compared: an object that stops matching must be reported as deleted, one that
+        // starts to as added.
         let before = self.previous.as_ref().is_some_and(|e| p.matches(e));
         let after = !self.deleted && p.matches(&self.entry);
         match (before, after) {
@@ -287,6 +289,7 @@ impl Event {
     /// state with the revision of the change, as upstream's cacher sends.
     pub fn object(&self, t: EventType) -> Arc<Entry> {
         match (t, self.deleted, &self.previous) {
+            // Never the new state: it may hold what the selector hides from this watcher.
             (EventType::Deleted, false, Some(prev)) => Arc::new(prev.at_revision(self.entry.revision)),
             _ => self.entry.clone(),
         }

@@ -39,7 +39,9 @@ fn in_pages(parts: &[&[u8]], live: &'static AtomicUsize) -> Option<Bytes> {
         return None;
     }
     let more = |n: usize| (n < MOST).then_some(n + 1);
+    // Relaxed: only the number counts; nothing is published through it.
     live.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
+    // Address space or the kernel's limit is used up; the allocator may still have room.
     let Ok(memory) = MmapMut::map_anon(length) else {
         live.fetch_sub(1, Ordering::Relaxed);
         return None;
@@ -51,6 +53,7 @@ fn in_pages(parts: &[&[u8]], live: &'static AtomicUsize) -> Option<Bytes> {
         to.copy_from_slice(part);
         rest = after;
     }
+    // The owner is dropped with the last clone or slice.
     Some(Bytes::from_owner(pages))
 }
 

@@ -66,6 +66,8 @@ impl CompressedDraft {
             return None;
         }
         let mut deflated = Vec::with_capacity(json.len() / 4);
+        // Fast: definitions compress well at any level, and the writer waits for it. No zlib header, since
+        // nobody else reads it.
         let mut compress = Compress::new(Compression::fast(), false);
         // A smaller gain is not worth decompressing for.
         let most = json.len() / 4 * 3;
@@ -78,9 +80,11 @@ impl CompressedDraft {
             if status == Status::StreamEnd {
                 break;
             }
+            // Out of room: the stream goes on with the next part of the buffer.
             deflated.reserve(json.len() / 4);
         }
         Some(Self {
+            // Shrunk, because the estimate of the capacity stays with the entry.
             deflated: deflated.into_boxed_slice().into(),
             length: json.len(),
         })
@@ -91,6 +95,8 @@ impl CompressedDraft {
         let mut decompress = Decompress::new(false);
         let status = decompress.decompress_vec(&self.deflated, &mut out, FlushDecompress::Finish);
         debug_assert!(matches!(status, Ok(Status::StreamEnd)), "{status:?}");
+        // A panic and not an error: only a bug or broken memory can get here, and serving wrong bytes would
+        // be worse.
         assert_eq!(out.len(), self.length, "the bytes were compressed by this process");
         out
     }

@@ -17,7 +17,7 @@ pub struct Opened {
     pub stale: bool,
 }
 
-/// Why a value cannot be converted. The text follows `Internal error occurred: ` in the response; it is
+/// Why a value cannot be converted. The message follows `Internal error occurred: ` in the response; it is
 /// upstream's where upstream has one.
 #[derive(Debug, thiserror::Error)]
 pub enum TransformError {
@@ -31,12 +31,12 @@ pub enum TransformError {
     #[error("no matching key was found for the provided {0} transformer")]
     UnknownKey(&'static str),
     /// No provider of any resource could decrypt the value.
-    #[error("no provider could read it")]
+    #[error("no provider could decrypt it")]
     UnknownProvider,
     /// The value is cut off.
     #[error("the stored data was shorter than the required size")]
     TooShort,
-    /// The value was not encrypted with this key, or was changed. The text depends on the scheme.
+    /// The value was not encrypted with this key, or was changed. The message depends on the scheme.
     #[error("{0}")]
     Rejected(&'static str),
     /// The configured key cannot be used.
@@ -46,9 +46,9 @@ pub enum TransformError {
     #[error("the object cannot be encrypted")]
     Encrypt,
     /// The system's random number generator failed.
-    #[error("the system has no random numbers")]
+    #[error("the system's random number generator failed")]
     NoRandomNumbers,
-    /// The envelope of a KMS value is no protobuf.
+    /// The envelope of a KMS value is not valid protobuf.
     #[error("{0}")]
     Envelope(WireError),
     /// The envelope of a KMS value has no data.

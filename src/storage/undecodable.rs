@@ -7,10 +7,10 @@ use crate::apimachinery::gvk::GroupVersion;
 /// Why stored bytes cannot be served as an object.
 #[derive(Debug, thiserror::Error)]
 pub enum Undecodable {
-    /// They are no JSON.
+    /// Not valid JSON.
     #[error(transparent)]
     Json(#[from] json::Error),
-    /// They are no YAML.
+    /// Not valid YAML.
     #[error(transparent)]
     Yaml(#[from] yaml::Error),
     /// Their protobuf envelope is damaged.

@@ -23,6 +23,7 @@ pub(super) struct VersionPlace<'a> {
 impl<'a> VersionPlace<'a> {
     /// The next member begins at this offset.
     pub(super) fn pass(&mut self, key: &'a [u8], at: usize) {
+        // An inversion shows that the metadata is in the order of Go's struct (`name` before `generateName`).
         if self.last.is_some_and(|last| last > key) {
             self.is_unsorted = true;
         }
@@ -30,6 +31,7 @@ impl<'a> VersionPlace<'a> {
             self.sorted = Some(at);
         }
         if BEFORE.contains(&key) {
+            // A member of `BEFORE` after this one: the place is further on.
             self.declared = None;
         } else if self.declared.is_none() {
             self.declared = Some(at);

@@ -41,6 +41,7 @@ impl Backoff {
 
     /// The delay after `failures` earlier failures, without jitter.
     pub(crate) fn delay(&self, failures: u32) -> Duration {
+        // A power beyond the range is infinite, which `try_from_secs_f64` refuses; the maximum applies.
         let factor = self.factor.powi(i32::try_from(failures).unwrap_or(i32::MAX));
         let delay = Duration::try_from_secs_f64(self.base.as_secs_f64() * factor);
         delay.map_or(self.max, |d| d.min(self.max))

@@ -63,16 +63,18 @@ pub(crate) fn coalesce<S>(inner: S) -> (CoalescingStream<S>, FlushHandle<S>) {
     (CoalescingStream(shared.clone()), FlushHandle(shared))
 }
 
-// === impl Turns ===
+// === impl FlushHandle ===
 
 impl<S: AsyncWrite + Unpin> FlushHandle<S> {
     /// Called after a pending poll of the writer. Yields once if there is something to write, and writes at
     /// the next call. `cx` is the task's; `writer` is woken when a blocked stream accepts bytes again.
     fn end(&self, cx: &Context<'_>, writer: &Waker) {
         let mut s = self.0.lock();
+        // Flushing counts as well: TLS may hold a record that the socket did not take.
         if !s.has_bytes() && !s.unflushed {
             return;
         }
+        // A blocked stream gains nothing from waiting: the socket is full already.
         if !s.yielded && !s.blocked {
             s.yielded = true;
             // Waking a running tokio task queues it behind all tasks that are ready now.
@@ -80,6 +82,7 @@ impl<S: AsyncWrite + Unpin> FlushHandle<S> {
             return;
         }
         s.yielded = false;
+        // The writer's waker: when the socket accepts bytes again, the writing future goes on.
         s.deliver(&mut Context::from_waker(writer));
     }
 
@@ -88,6 +91,7 @@ impl<S: AsyncWrite + Unpin> FlushHandle<S> {
     /// their own.
     pub(crate) fn after<T>(&self, polled: Poll<T>, cx: &Context<'_>, writer: &Waker) -> Poll<T> {
         match polled {
+            // The future has ended and will not be polled again, so there is nothing to gather any more.
             Poll::Ready(_) => self.0.lock().deliver(&mut Context::from_waker(writer)),
             Poll::Pending => self.end(cx, writer),
         }
@@ -116,6 +120,7 @@ impl<S: AsyncWrite + Unpin> Shared<S> {
     fn deliver(&mut self, cx: &mut Context<'_>) {
         if let Poll::Ready(Err(error)) = self.poll_delivered(cx) {
             self.error = Some(error);
+            // The writer sees the error only when it is polled, and nothing else may wake it.
             cx.waker().wake_by_ref();
         }
     }
@@ -135,12 +140,14 @@ impl<S: AsyncWrite + Unpin> Shared<S> {
             let wrote = Pin::new(&mut self.inner).poll_write(cx, &self.buffer[self.written..]);
             self.blocked = wrote.is_pending();
             match ready!(wrote)? {
+                // As std's `write_all`: a stream that accepts nothing would loop for ever.
                 0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
                 n => self.written += n,
             }
             self.unflushed = true;
         }
         self.written = 0;
+        // A single large response must not keep its buffer on thousands of idle connections.
         if self.buffer.capacity() > RETAINED_CAPACITY {
             self.buffer = Vec::new();
         } else {
@@ -154,6 +161,7 @@ impl<S: AsyncWrite + Unpin> Shared<S> {
         if let Some(error) = self.error.take() {
             return Poll::Ready(Err(error));
         }
+        // Bypassing requires an empty buffer, or the bytes would overtake the buffered ones.
         if self.buffer.len() - self.written + bytes > FLUSH_AT || bytes > MAX_BUFFERED_WRITE {
             ready!(self.poll_emptied(cx))?;
         }
@@ -167,7 +175,7 @@ impl<S: AsyncWrite + Unpin> Shared<S> {
     }
 }
 
-// === impl Gather ===
+// === impl CoalescingStream ===
 
 impl<S: AsyncRead + Unpin> AsyncRead for CoalescingStream<S> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
@@ -203,6 +211,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for CoalescingStream<S> {
         s.direct(wrote)
     }
 
+    // Always: small buffers are copied together in any case.
     fn is_write_vectored(&self) -> bool {
         true
     }
@@ -226,6 +235,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for CoalescingStream<S> {
         if let Some(error) = s.error.take() {
             return Poll::Ready(Err(error));
         }
+        // Buffered bytes precede the end of the stream.
         ready!(s.poll_delivered(cx))?;
         Pin::new(&mut s.inner).poll_shutdown(cx)
     }

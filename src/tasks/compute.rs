@@ -131,6 +131,8 @@ struct State {
     /// Unfinished jobs: in total and by caller.
     jobs: usize,
     by_flow: HashMap<u64, usize>,
+    /// True if memory was released and a thread has yet to find out that no other job can start in it.
+    released: bool,
     closed: bool,
 }
 
@@ -167,11 +169,16 @@ struct Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
+        // Not granted: the job never started, and the queue has accounted for nothing.
         if let (Flow::Caller(id), true) = (self.flow, *self.granted.get_mut())
             && let Some(shared) = self.shared.upgrade()
         {
-            shared.lock().queue.release(id, self.memory);
-            // A queued job may have been waiting for this memory.
+            let mut state = shared.lock();
+            state.queue.release(id, self.memory);
+            // Queued jobs may have been waiting for this memory. One thread is woken, which wakes the next if there
+            // is room for more than its own job.
+            state.released = true;
+            drop(state);
             shared.work.notify_one();
         }
     }
@@ -191,6 +198,7 @@ impl ComputePool {
                 queue: FairQueue::new(config.memory_bytes),
                 jobs: 0,
                 by_flow: HashMap::new(),
+                released: false,
                 closed: false,
             }),
             bodies: Mutex::default(),
@@ -202,6 +210,7 @@ impl ComputePool {
             shared: Arc::clone(&shared),
             flows: RandomState::new(),
         }));
+        // At least one, or accepted jobs would never run.
         for _ in 0..shared.config.threads.max(1) {
             worker::start(Arc::clone(&shared), tokio::runtime::Handle::current())?;
         }
@@ -242,6 +251,7 @@ impl ComputePool {
         work: BoxFuture<'static, T>,
     ) -> Result<T, Error> {
         let (job, task) = self.admit(flow, runnable, self.lease(flow, memory), entrance, work)?;
+        // Dropping the future marks the job, whose running poll then ends at the next checkpoint.
         let _waiting = AbandonOnDrop(job);
         outcome(AssertUnwindSafe(task).catch_unwind().await, &self.0.shared.metrics)
     }
@@ -318,6 +328,7 @@ impl ComputePool {
             abandoned: AtomicBool::new(false),
         });
         shared.enter(flow, entrance)?;
+        // Moved into the task, so that the job is counted until its future is dropped, wherever that happens.
         let leave = LeaveOnDrop(Arc::clone(shared), flow);
         let work = request_parts::carried(spans::carried(work));
         let work = current::within(Current::new(self, flow, runnable, Some(lease)), work);
@@ -335,10 +346,12 @@ impl ComputePool {
         };
         let metadata = Arc::clone(&job);
         let (runnable, task) = Builder::new()
+            // The panic travels to whoever awaits the job instead of killing the worker.
             .propagate_panic(true)
             .metadata(metadata)
             .spawn(move |_| work, schedule);
         runnable.schedule();
+        // Fallible: a task that is cancelled yields `None` instead of panicking.
         Ok((job, task.fallible()))
     }
 }
@@ -349,6 +362,7 @@ fn outcome<T>(caught: Caught<T>, metrics: &ComputeMetrics) -> Result<T, Error> {
     match caught {
         Ok(Some(done)) => Ok(done),
         Ok(None) => Err(Error::Interrupted),
+        // An interruption unwinds with its own payload.
         Err(payload) if payload.is::<Interrupted>() => {
             metrics.interrupted();
             Err(Error::Interrupted)
@@ -382,6 +396,7 @@ impl<T> Future for Spawned<T> {
 impl<T> Drop for Spawned<T> {
     fn drop(&mut self) {
         if let Some(task) = self.task.take() {
+            // Dropping a task would cancel it.
             task.detach();
         }
     }
@@ -391,6 +406,7 @@ struct AbandonOnDrop(Arc<Job>);
 
 impl Drop for AbandonOnDrop {
     fn drop(&mut self) {
+        // Relaxed: only a hint to stop early.
         self.0.abandoned.store(true, Ordering::Relaxed);
     }
 }
@@ -422,7 +438,9 @@ impl Shared {
             } else {
                 None
             };
+            // An unlimited job is counted all the same, so that it makes others wait.
             if let Some(reason) = reason.filter(|_| entrance != Entrance::Unlimited) {
+                // Undoes the entry that the lookup has made; refused callers would fill the map.
                 if *of_flow == 0 {
                     state.by_flow.remove(&id);
                 }
@@ -463,6 +481,7 @@ impl Shared {
         }
         match job.flow {
             Flow::System => state.queue.push_system(runnable),
+            // Started jobs hold memory already and go first within their flow.
             Flow::Caller(id) if job.started.load(Ordering::Relaxed) => state.queue.push_woken(id, runnable),
             Flow::Caller(id) => {
                 let memory = job.lease.memory;
@@ -470,6 +489,7 @@ impl Shared {
             }
         }
         drop(state);
+        // One job, one thread; notifying all would wake them for nothing.
         self.work.notify_one();
     }
 }
@@ -478,6 +498,7 @@ impl Drop for Handle {
     fn drop(&mut self) {
         let mut state = self.shared.lock();
         state.closed = true;
+        // Taken out under the lock and dropped outside: dropping a task takes the lock, see `push`.
         let left = state.queue.drain();
         drop(state);
         self.shared.work.notify_all();

@@ -36,6 +36,7 @@ impl<T> Derived<T> {
 
     /// Notes that the source has changed. Call it after the change can be read from the source.
     pub(crate) fn invalidate(&self) {
+        // Release, with the acquire in `current`: a reader that sees the count can read the change.
         self.changes.fetch_add(1, Ordering::AcqRel);
     }
 
@@ -53,6 +54,7 @@ impl<T> Derived<T> {
             return Guard::into_inner(current);
         }
         let _one_at_a_time = self.deriving.lock();
+        // The thread that was waited for may have included this change.
         if let Some(current) = self.current() {
             return Guard::into_inner(current);
         }

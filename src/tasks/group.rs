@@ -61,6 +61,7 @@ impl TaskGroup {
         if self.0.stop.fired() {
             return false;
         }
+        // Ended tasks are collected here, or a group that spawns one per connection would grow for ever.
         while let Some(ended) = tasks.set.try_join_next_with_id() {
             tasks.note(self.0.name, ended);
         }
@@ -115,6 +116,7 @@ impl TaskGroup {
     /// Not cancel safe: dropping the future aborts the tasks it was waiting for.
     pub async fn shutdown(&self, deadline: Instant) -> Result<(), Stragglers> {
         self.0.stop.fire();
+        // Taken out of the lock: waiting for the tasks must not block `spawn` and `len`.
         let mut tasks = std::mem::take(&mut *self.lock());
         loop {
             match tokio::time::timeout_at(deadline, tasks.set.join_next_with_id()).await {
@@ -142,6 +144,7 @@ impl Tasks {
             Err(e) => e.id(),
         };
         let name = self.names.remove(&id).unwrap_or_default();
+        // A cancelled task was aborted on purpose.
         if let Err(e) = ended
             && e.is_panic()
         {

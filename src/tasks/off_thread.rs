@@ -25,6 +25,7 @@ pub(crate) async fn off_thread<T: Send + 'static>(
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => Some(done),
         Err(e) if e.is_panic() => std::panic::resume_unwind(e.into_panic()),
+        // Cancelled: the runtime is shutting down.
         Err(_) => None,
     }
 }

@@ -85,6 +85,8 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
         }
         let id = s.next_id;
         s.next_id += 1;
+        // The heap cannot remove from its middle; the entry of the old time is skipped when it is due, since
+        // its id is gone.
         if let Some((_, old)) = s.due.insert(item.clone(), (at, id)) {
             s.delayed.remove(&old);
         }
@@ -110,6 +112,7 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
             before
         };
         self.0.metrics.retries.inc();
+        // Outside the lock, which `add_after` takes.
         self.add_after(item, delay(failures));
     }
 
@@ -152,6 +155,7 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
                 }
                 if s.closed {
                     drop(s);
+                    // Passed on: the notification of `shut_down` wakes one worker, which wakes the next.
                     self.0.changed.notify_one();
                     return None;
                 }
@@ -175,7 +179,9 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
             self.0.metrics.work_duration.observe(since.elapsed().as_secs_f64());
         }
         if s.dirty.contains_key(item) {
+            // It was added while it was being processed; only now may another worker take it.
             s.ready.push_back(item.clone());
+            self.0.metrics.depth.set(s.ready.len() as i64);
             drop(s);
             self.0.changed.notify_one();
         }
@@ -242,6 +248,7 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
         s.delayed.clear();
         s.due.clear();
         drop(s);
+        // `notify_waiters` reaches the workers that wait now, the stored permit one that is about to.
         self.0.changed.notify_waiters();
         self.0.changed.notify_one();
     }
@@ -253,6 +260,7 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
 
 impl<T: Clone + Eq + Hash> State<T> {
     fn add(&mut self, metrics: &QueueMetrics, item: T) {
+        // Added once while queued, and once more while being processed; further adds mean the same work.
         if self.closed || self.dirty.contains_key(&item) {
             return;
         }
@@ -268,6 +276,7 @@ impl<T: Clone + Eq + Hash> State<T> {
     fn promote(&mut self, metrics: &QueueMetrics) -> Option<Instant> {
         let now = Instant::now();
         while let Some(Reverse((at, id))) = self.later.peek().copied() {
+            // A past entry, or one whose item was removed or rescheduled.
             if at > now && self.delayed.contains_key(&id) {
                 return Some(at);
             }
@@ -298,6 +307,7 @@ impl<T: Clone + Eq + Hash> State<T> {
     fn take(&mut self, metrics: &QueueMetrics) -> Option<T> {
         let item = self.ready.pop_front()?;
         let now = Instant::now();
+        // As `shrink`: a burst must not keep its memory.
         if self.ready.capacity() > 128 && self.ready.len() < self.ready.capacity() / 4 {
             self.ready.shrink_to(self.ready.len() * 2);
         }
@@ -305,6 +315,7 @@ impl<T: Clone + Eq + Hash> State<T> {
             shrink(&mut self.dirty);
             metrics.queue_duration.observe((now - added).as_secs_f64());
         }
+        // Between `take` and `done` an equal item is only marked as dirty, so no two workers process it.
         self.working.insert(item.clone(), now);
         metrics.depth.set(self.ready.len() as i64);
         Some(item)
@@ -326,7 +337,7 @@ fn is_reported(failures: u32) -> bool {
 fn text_of(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied())
-        .unwrap_or("no text")
+        .unwrap_or("no message")
 }
 
 #[cfg(test)]
@@ -354,6 +365,7 @@ mod tests {
         q.add("a");
         assert!(q.is_empty());
         q.done(&"a");
+        assert_eq!(q.0.metrics.depth.get(), 1, "it is ready again");
         assert_eq!(q.next().await, Some("a"));
         q.done(&"a");
         q.shut_down();

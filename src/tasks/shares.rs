@@ -32,7 +32,9 @@ impl Shares {
     /// [`leave`](Self::leave) in either case.
     pub(crate) fn enter(&self, caller: &str, free: usize) -> (Caller, bool) {
         let at = self.keys.hash_one(caller) as usize % self.callers.len();
+        // Counted before the comparison: two concurrent requests cannot both take the last share.
         let own = self.callers[at].fetch_add(1, Ordering::Relaxed);
+        // Relaxed: the counts decide about nothing but themselves.
         (Caller(at), own < free.saturating_mul(MAX_SHARE_OF_FREE))
     }
 

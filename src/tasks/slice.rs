@@ -29,11 +29,13 @@ mod linux {
     /// Sets the slice of the calling thread in nanoseconds; Linux takes 0.1 to 100 ms.
     pub(super) fn set_slice(nanoseconds: u64) -> io::Result<()> {
         let mut attributes = read()?;
+        // Deadline and real-time policies use the same field for something else.
         if attributes.sched_policy != libc::SCHED_OTHER as u32 {
             return Ok(());
         }
         attributes.size = SIZE;
         attributes.sched_runtime = nanoseconds;
+        // Reset on fork: threads that this one starts, such as those of the compute pool, keep the default.
         attributes.sched_flags |= libc::SCHED_FLAG_RESET_ON_FORK as u64;
         write(&attributes)
     }

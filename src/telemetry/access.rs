@@ -29,13 +29,15 @@ pub struct ClientCertificateMetrics(Histogram);
 /// Creates an unregistered family by result that has the buckets of all families derived from it.
 pub(super) fn filter_durations() -> HistogramVec {
     let mut buckets = [&DURATIONS[..], &FILTER].concat();
+    // Both families are derived from one observation, which therefore needs the bounds of both.
     buckets.sort_by(f64::total_cmp);
     buckets.dedup();
     let opts = HistogramOpts::new("filter_duration_seconds", "Seconds, by result.").buckets(buckets);
     HistogramVec::new(opts, &["result"]).expect(VALID)
 }
 
-/// Registers the families derived from the durations of authentication and authorization.
+/// Registers the families derived from the durations of authentication and authorization, which upstream observes
+/// separately.
 pub(super) fn derive(families: &Families) {
     let r = &families.registry;
     let (authentication, authorization) = (&families.authentication_duration, &families.authorization_duration);
@@ -91,7 +93,7 @@ impl ClientCertificateMetrics {
         let family = histograms(
             registry,
             "apiserver_client_certificate_expiration_seconds",
-            "Seconds left of the client certificates that requests came with.",
+            "Remaining lifetime in seconds of the client certificates presented with requests.",
             &[],
             &buckets,
         );

@@ -23,7 +23,7 @@ pub(crate) struct PolicyLabels<'a> {
     pub binding: &'a str,
     /// Why the expression was not true.
     pub error_type: &'static str,
-    /// What the policy made of the request, such as `deny`, `warn` or `audit`.
+    /// The enforcement action, such as `deny`, `warn` or `audit`.
     pub action: &'static str,
 }
 

@@ -32,6 +32,7 @@ struct Series {
     nanos: AtomicU64,
 }
 
+/// Collects the summary: the `prometheus` crate has no summaries.
 struct Shown {
     desc: Desc,
     metrics: AdmissionStepMetrics,
@@ -67,6 +68,8 @@ impl AdmissionStepMetrics {
         if let Some(series) = index(operation, rejected, phase).map(|i| &self.summary[i]) {
             series.recent.count(took);
             series.observed.fetch_add(1, Ordering::Relaxed);
+            // Relaxed: a scrape may see the count and not yet the sum, which no consumer can tell from a later
+            // scrape.
             let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
             series.nanos.fetch_add(nanos, Ordering::Relaxed);
         }
@@ -101,6 +104,7 @@ impl Collector for Shown {
             for (i, rejected) in REJECTED.into_iter().enumerate() {
                 for phase in PHASES {
                     let series = index(operation, i == 1, phase).map(|i| &self.metrics.summary[i]);
+                    // A combination that never occurred has no series, as upstream.
                     let Some(summary) = series.and_then(Series::read) else {
                         continue;
                     };

@@ -34,7 +34,7 @@ pub(crate) struct WebhookLabels<'a> {
     pub name: &'a str,
     /// `admit` or `validating`.
     pub step: &'static str,
-    /// The operation of the write.
+    /// The admission operation: `CREATE`, `UPDATE`, `DELETE` or `CONNECT`.
     pub operation: &'static str,
 }
 
@@ -92,7 +92,7 @@ impl AdmissionWebhookMetrics {
             .observe(took.as_secs_f64());
     }
 
-    /// Records a rejection.
+    /// Records a write that was rejected because of a webhook. `code` is the status code of the rejection.
     pub(crate) fn rejected(&self, of: WebhookLabels<'_>, cause: RejectionCause, code: u16) {
         let code = code.min(MAX_CODE).to_string();
         let labels = [cause.name(), of.name, of.operation, &code, of.step];

@@ -24,7 +24,7 @@ impl AuditMetrics {
             events: counter(
                 registry,
                 "apiserver_audit_event_total",
-                "Audit events made and handed to the backends.",
+                "Audit events generated and sent to the backends.",
             ),
             errors: counters(
                 registry,
@@ -41,7 +41,7 @@ impl AuditMetrics {
             rejected: counter(
                 registry,
                 "apiserver_audit_requests_rejected_total",
-                "Requests refused because their audit event could not be stored.",
+                "Requests rejected because their audit event could not be stored.",
             ),
         }
     }

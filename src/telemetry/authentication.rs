@@ -28,19 +28,19 @@ impl TokenCacheMetrics {
         let requests = counters(
             registry,
             "authentication_token_cache_request_total",
-            "Tokens asked about, by whether the cache knew them.",
+            "Lookups in the token cache, by result.",
             &["status"],
         );
         let fetches = counters(
             registry,
             "authentication_token_cache_fetch_total",
-            "Tokens looked up, by outcome.",
+            "Authentications of tokens that were not cached, by result.",
             &["status"],
         );
         let took = histograms(
             registry,
             "authentication_token_cache_request_duration_seconds",
-            "Seconds from question to answer, by whether the cache knew the token.",
+            "Seconds that authenticating a token took, by result of the cache lookup.",
             &["status"],
             &[0.000_01, 0.000_1, 0.001, 0.01, 0.1, 1.0, 10.0],
         );

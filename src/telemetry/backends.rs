@@ -53,12 +53,12 @@ impl BackendMetrics {
             aggregations: counter(
                 r,
                 "aggregator_discovery_aggregation_count_total",
-                "How often the aggregated discovery document was put together.",
+                "Number of times the aggregated discovery document was built.",
             ),
             openapi_v2_regenerations: counters(
                 r,
                 "aggregator_openapi_v2_regeneration_count",
-                "How often /openapi/v2 was merged again, by the APIService and the reason that caused it.",
+                "Number of times /openapi/v2 was merged, by the APIService that changed and the reason.",
                 &["apiservice", "reason"],
             ),
             openapi_v2_regeneration_seconds: gauges(
@@ -70,26 +70,26 @@ impl BackendMetrics {
             requests: int_gauges(
                 r,
                 "torana_backend_requests",
-                "Requests and watches under way to the backend of an APIService.",
+                "Requests and watches in flight to the backend of an APIService.",
                 &["apiservice", "kind"],
             ),
             rejected: counters(
                 r,
                 "torana_backend_turned_away_total",
-                "Requests and watches answered with 429 or 503 because the backend of an APIService had as many as it may have.",
+                "Requests and watches rejected with 429 or 503 because the backend of an APIService was at its limit.",
                 &["apiservice"],
             ),
             known: Mutex::default(),
             connections: int_gauges(
                 r,
                 "torana_backend_endpoint_connections",
-                "Connections to an address, those being made included.",
+                "Connections to an address, including those being established.",
                 &["endpoint"],
             ),
             in_flight: int_gauges(
                 r,
                 "torana_backend_endpoint_requests",
-                "Requests and watches under way to an address.",
+                "Requests and watches in flight to an address.",
                 &["endpoint"],
             ),
             waiting: int_gauges(
@@ -101,7 +101,7 @@ impl BackendMetrics {
             ejected: int_gauges(
                 r,
                 "torana_backend_endpoint_ejected",
-                "1 for addresses that are left alone for a while because they failed.",
+                "1 for addresses that are temporarily ejected because of failures.",
                 &["endpoint"],
             ),
         }
@@ -119,6 +119,7 @@ impl BackendMetrics {
 
     /// Sets the statistics of all backends, by APIService; series of other backends are removed.
     pub fn set_backends<'a>(&self, all: impl Iterator<Item = (&'a str, BackendReading)>) {
+        // Called before each scrape; series of backends that are gone disappear with the reset.
         self.requests.reset();
         let mut known = self.known.lock();
         let before = std::mem::take(&mut *known);
@@ -131,6 +132,7 @@ impl BackendMetrics {
             // The counter catches up with the total kept elsewhere; it never decreases.
             counter.inc_by(r.rejected.saturating_sub(counter.get()));
         }
+        // A counter that stayed would be exported for ever, for a backend that no longer exists.
         for gone in before.difference(&known) {
             // Cannot fail: the series was created when the backend was first set.
             let _ = self.rejected.remove_label_values(&[gone.as_str()]);
@@ -143,6 +145,7 @@ impl BackendMetrics {
             family.reset();
         }
         for (endpoint, r) in all {
+            // Added, because several backends may share an address.
             let add = |family: &IntGaugeVec, n: usize| family.with_label_values(&[endpoint]).add(n as i64);
             add(&self.connections, r.connections);
             add(&self.in_flight, r.in_flight);

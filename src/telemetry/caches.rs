@@ -56,7 +56,7 @@ pub(crate) struct BudgetReading {
     /// The total limit; 0 if unlimited.
     pub total: u64,
     pub objects: u64,
-    /// Event history.
+    /// Memory of the event history, in bytes.
     pub history: u64,
     pub encodings: u64,
     /// The limit that currently applies to cached encodings.
@@ -71,7 +71,7 @@ pub(crate) struct BudgetReading {
     pub over: bool,
 }
 
-/// Handles of the families.
+/// Handles of the families. Series are per group and plural, and exist as long as the cache does.
 pub(crate) struct Caches {
     gauges: [(IntGaugeVec, fn(&CacheReading) -> u64); 4],
     sums: [(IntCounterVec, fn(&CacheReading) -> u64); 7],
@@ -92,10 +92,11 @@ pub(crate) struct Caches {
 
 /// Values of upstream's `index` label: scan, and the only index.
 const INDEXES: [&str; 2] = ["", "f:spec.nodeName"];
-/// Revisions are shown modulo this, because larger numbers are not exact in a float; upstream does the same.
+/// Revisions are exported modulo this, because larger numbers are not exact in a float; upstream does the same.
 const SHOWN: u64 = 1_000_000_000_000_000;
 
 fn raise(counter: &IntCounter, to: u64) {
+    // A count that restarts from zero (a replaced cache) leaves the counter unchanged until it is passed.
     counter.inc_by(to.saturating_sub(counter.get()));
 }
 
@@ -114,23 +115,26 @@ impl Caches {
                 (
                     gauge(
                         "watch_cache_capacity",
-                        "Events a watch cache has room for, by resource.",
+                        "Capacity of a watch cache in events, by resource.",
                     ),
                     |r| r.capacity,
                 ),
                 (
                     gauge(
                         "apiserver_watch_cache_resource_version",
-                        "The newest change a watch cache has seen, its last 15 digits, by resource.",
+                        "Revision of the newest change in a watch cache (its last 15 digits), by resource.",
                     ),
                     |r| r.revision % SHOWN,
                 ),
                 (
-                    gauge("torana_watch_cache_events", "Events a watch cache keeps, by resource."),
+                    gauge(
+                        "torana_watch_cache_events",
+                        "Events in the history of a watch cache, by resource.",
+                    ),
                     |r| r.events,
                 ),
                 (
-                    gauge("torana_watch_cache_watchers", "Running watches, by resource."),
+                    gauge("torana_watch_cache_watchers", "Open watches, by resource."),
                     |r| r.watchers,
                 ),
             ],
@@ -138,28 +142,28 @@ impl Caches {
                 (
                     sum(
                         "watch_cache_capacity_increase_total",
-                        "Times a watch cache made room for more events.",
+                        "Number of times the capacity of a watch cache increased.",
                     ),
                     |r| r.capacity_changes[0],
                 ),
                 (
                     sum(
                         "watch_cache_capacity_decrease_total",
-                        "Times a watch cache gave such room back.",
+                        "Number of times the capacity of a watch cache decreased.",
                     ),
                     |r| r.capacity_changes[1],
                 ),
                 (
                     sum(
                         "apiserver_watch_cache_events_received_total",
-                        "Changes that came into a watch cache.",
+                        "Events received by a watch cache.",
                     ),
                     |r| r.received,
                 ),
                 (
                     sum(
                         "apiserver_watch_cache_events_dispatched_total",
-                        "Changes that a watch cache handed to watches.",
+                        "Events dispatched by a watch cache to watches.",
                     ),
                     |r| r.dispatched,
                 ),
@@ -173,14 +177,14 @@ impl Caches {
                 (
                     sum(
                         "apiserver_watch_cache_initializations_total",
-                        "Times a watch cache was filled.",
+                        "Number of times a watch cache was filled.",
                     ),
                     |r| r.initializations,
                 ),
                 (
                     sum(
                         "apiserver_cache_list_returned_objects_total",
-                        "Objects in lists served from memory.",
+                        "Objects returned by lists served from memory.",
                     ),
                     |r| r.returned,
                 ),
@@ -194,13 +198,13 @@ impl Caches {
             fetched: counters(
                 r,
                 "apiserver_cache_list_fetched_objects_total",
-                "Objects that lists served from memory looked at, by index.",
+                "Objects visited by lists served from memory, by index.",
                 &["group", "index", "resource"],
             ),
             consistent: counters(
                 r,
                 "apiserver_watch_cache_consistent_read_total",
-                "Reads of the latest state that a watch cache was asked for.",
+                "Consistent reads from a watch cache, by fallback to the store and success.",
                 &["fallback", "group", "resource", "success"],
             ),
             comparisons: counters(
@@ -212,39 +216,39 @@ impl Caches {
             bytes: int_gauges(
                 r,
                 "torana_watch_cache_bytes",
-                "Memory a watch cache takes: present objects, and history.",
+                "Memory of a watch cache in bytes, by part: current objects or history.",
                 &["group", "part", "resource"],
             ),
             known: Mutex::default(),
             used: int_gauges(
                 r,
                 "torana_watch_cache_used_bytes",
-                "Memory all watch caches take: present objects, history, second encodings.",
+                "Memory of all watch caches in bytes, by part: current objects, history or cached encodings.",
                 &["part"],
             ),
             limit: int_gauges(
                 r,
                 "torana_watch_cache_limit_bytes",
-                "Memory they may take: all of them, and second encodings of it.",
+                "Memory limits of the watch caches in bytes: of all parts, and of cached encodings within that.",
                 &["part"],
             ),
             over: int_gauges(
                 r,
                 "torana_watch_cache_over_limit",
-                "1 where the present objects alone are more than all may take.",
+                "1 if the current objects alone exceed the limit of all parts.",
                 &[],
             )
             .with_label_values::<&str>(&[]),
             encodings: counters(
                 r,
                 "torana_watch_cache_encodings_total",
-                "Second encodings that were asked for: made, or there already.",
+                "Requests for cached encodings, by whether the encoding was made or reused.",
                 &["result"],
             ),
             evictions: counters(
                 r,
                 "torana_watch_cache_encoding_evictions_total",
-                "Second encodings given up for others.",
+                "Cached encodings that were evicted.",
                 &[],
             )
             .with_label_values::<&str>(&[]),
@@ -277,6 +281,7 @@ impl Caches {
         for (part, bytes) in [("objects", now.objects_bytes), ("history", now.history_bytes)] {
             self.bytes.with_label_values(&[group, part, resource]).set(bytes as i64);
         }
+        // A series appears with its first list, as upstream.
         for (i, index) in INDEXES.into_iter().enumerate().filter(|(i, _)| now.lists[*i] > 0) {
             raise(&self.lists.with_label_values(&[group, index, resource]), now.lists[i]);
             raise(

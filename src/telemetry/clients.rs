@@ -13,7 +13,7 @@ impl ClientRequestMetrics {
         Self(counters(
             registry,
             "rest_client_requests_total",
-            "Requests of this server to others on its own account, by status code, method and host.",
+            "Requests that this server made itself, by status code, method and host.",
             &["code", "host", "method"],
         ))
     }

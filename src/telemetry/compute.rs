@@ -44,7 +44,7 @@ impl ComputeMetrics {
             refused: counters(
                 r,
                 "torana_compute_refused_total",
-                "Requests turned away because a bound was reached: jobs of one caller, jobs in all, memory of bodies.",
+                "Requests rejected because a limit was reached: jobs of one caller, jobs in total, or memory of bodies.",
                 &["reason"],
             ),
             interrupted: counter(

@@ -36,6 +36,7 @@ impl ConversionFailure {
 impl ConversionMetrics {
     /// Registers the families. Call once per registry.
     pub(crate) fn new(registry: &Registry) -> Self {
+        // Upstream's: from 1 ms, doubling.
         let doubling: Vec<f64> = (0..15).map(|n| 0.001 * f64::from(1 << n)).collect();
         Self {
             requests: counters(

@@ -47,6 +47,7 @@ impl Collector for Derived {
                 let Some(labels) = relabel(series.get_label()) else {
                     continue;
                 };
+                // `LabelPair` has no order, so its strings are the key; the map also sorts the output.
                 let key = labels.iter().map(|l| (l.name().to_owned(), l.value().to_owned()));
                 let (_, sum) = sums
                     .entry(key.collect())

@@ -14,9 +14,9 @@ const KEYS: usize = 10;
 /// Direction of a transformation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// Decryption.
+    /// Decryption of a stored value.
     FromStorage,
-    /// Encryption.
+    /// Encryption of a value to be stored.
     ToStorage,
 }
 
@@ -58,7 +58,7 @@ fn now() -> f64 {
     since.map_or(0.0, |d| d.as_secs_f64())
 }
 
-/// Extracts the gRPC status code from an error text.
+/// The `status` label: `OK` without an error, otherwise the gRPC status code of the error, if it has one.
 fn status(error: Option<Option<&str>>) -> &str {
     error.map_or("OK", |code| code.unwrap_or("unknown-non-grpc"))
 }
@@ -93,12 +93,12 @@ impl EncryptionMetrics {
             misses: counter(
                 r,
                 "apiserver_storage_envelope_transformation_cache_misses_total",
-                "Keys that a KMS plugin had to decrypt.",
+                "Data encryption keys that a KMS plugin had to decrypt.",
             ),
             key_took: histograms(
                 r,
                 "apiserver_storage_data_key_generation_duration_seconds",
-                "Seconds it took to make a key for values.",
+                "Seconds it took to generate a data encryption key.",
                 &[],
                 &doubling(5e-6, 14),
             )
@@ -106,7 +106,7 @@ impl EncryptionMetrics {
             key_failures: counter(
                 r,
                 "apiserver_storage_data_key_generation_failures_total",
-                "Keys for values that could not be made.",
+                "Data encryption keys that could not be generated.",
             ),
             calls: histograms(
                 r,
@@ -130,7 +130,7 @@ impl EncryptionMetrics {
             keys_current_at: gauges(
                 r,
                 "apiserver_envelope_encryption_key_id_hash_status_last_timestamp_seconds",
-                "When a plugin has last said that a key is current.",
+                "When a plugin last reported that a key is current.",
                 &key[..2],
             ),
             invalid_keys: counters(
@@ -142,19 +142,19 @@ impl EncryptionMetrics {
             known_keys: int_gauges(
                 r,
                 "apiserver_envelope_encryption_dek_source_cache_size",
-                "Keys for values that are remembered decrypted.",
+                "Data encryption keys that are cached in decrypted form.",
                 &["provider_name"],
             ),
             reloads: counters(
                 r,
                 "apiserver_encryption_config_controller_automatic_reloads_total",
-                "Changed encryption configurations that were taken, or not.",
+                "Reloads of the encryption configuration, by result.",
                 &["apiserver_id_hash", "status"],
             ),
             reloaded_at: gauges(
                 r,
                 "apiserver_encryption_config_controller_automatic_reload_last_timestamp_seconds",
-                "When a changed encryption configuration was last taken, or not.",
+                "When the encryption configuration was last reloaded, by result.",
                 &["apiserver_id_hash", "status"],
             ),
             configuration: int_gauges(
@@ -233,6 +233,7 @@ impl EncryptionMetrics {
         let mut all = self.labels.lock();
         let known = &mut all[which];
         match known.iter().position(|l| *l == labels) {
+            // The common case: the same key as last time.
             Some(at) if at + 1 == known.len() => {}
             Some(at) => {
                 let again = known.remove(at);
@@ -240,6 +241,7 @@ impl EncryptionMetrics {
             }
             None => known.push_back(labels.map(str::to_owned)),
         }
+        // Key ids come from plugins, which may rotate them as often as they like.
         (known.len() > KEYS).then(|| known.pop_front()).flatten()
     }
 
@@ -257,6 +259,7 @@ impl EncryptionMetrics {
 
     /// Records the digest of the configuration in use.
     pub fn configured(&self, server: &str, digest: &str) {
+        // Only the digest in use has a series.
         self.configuration.reset();
         self.configuration.with_label_values(&[server, digest]).set(1);
     }

@@ -29,7 +29,7 @@ impl Default for Latencies {
 }
 
 impl Latencies {
-    /// Records a duration.
+    /// Records a duration. Never blocks.
     pub(crate) fn count(&self, after: Duration) {
         let window = usize::from(self.second.load(Ordering::Relaxed));
         self.windows[window][bucket(after)].fetch_add(1, Ordering::Relaxed);
@@ -44,6 +44,7 @@ impl Latencies {
 
     /// The median, the 90th and the 99th percentile; `None` if nothing was recorded.
     pub(crate) fn percentiles(&self) -> Option<[Duration; 3]> {
+        // Both windows, so that percentiles do not jump to nothing when a window begins.
         let both = |i: usize| {
             self.windows
                 .iter()
@@ -69,6 +70,7 @@ fn bucket(after: Duration) -> usize {
     let doubling = us.ilog2() as usize;
     // The two bits below the highest one.
     let quarter = match doubling {
+        // Below 4 µs a power of two has no quarters.
         0 | 1 => 0,
         d => ((us >> (d - 2)) & 3) as usize,
     };

@@ -15,7 +15,7 @@ pub(crate) struct MatchConditionMetrics {
     durations: HistogramVec,
 }
 
-/// Whose conditions were evaluated for what.
+/// The labels of an evaluation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConditionLabels<'a> {
     /// The name of the webhook or policy.
@@ -24,7 +24,7 @@ pub(crate) struct ConditionLabels<'a> {
     pub kind: &'static str,
     /// `admit`, `validating` or `validate`.
     pub step: &'static str,
-    /// The operation of the write.
+    /// The admission operation: `CREATE`, `UPDATE`, `DELETE` or `CONNECT`.
     pub operation: &'static str,
 }
 

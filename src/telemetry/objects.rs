@@ -37,6 +37,7 @@ impl Objects {
         let (count, bytes) = found.map_or((-1, -1), |(count, bytes)| (count as i64, bytes as i64));
         let name = match group {
             "" => resource.to_owned(),
+            // The string form of upstream's `GroupResource`.
             group => format!("{resource}.{group}"),
         };
         self.old.with_label_values(&[&*name]).set(count);

@@ -26,7 +26,7 @@ impl PortMetrics {
             refused: counter(
                 r,
                 "torana_connections_refused_total",
-                "Connections that were closed at once because a bound on connections was reached.",
+                "Connections that were closed at once because a connection limit was reached.",
             ),
             compute,
         }

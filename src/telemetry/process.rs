@@ -29,7 +29,6 @@ const fn or(given: Option<&'static str>, default: &'static str) -> &'static str 
 
 /// Clock ticks per second in `/proc/<pid>/stat`: `USER_HZ`, which is 100 on all architectures Linux supports.
 const TICKS_PER_SECOND: f64 = 100.0;
-const PAGE: f64 = 4096.0;
 
 pub(super) fn register(r: &Registry) {
     int_gauges(
@@ -108,10 +107,13 @@ impl Process {
     fn read(&self) {
         if let Some(stat) = stat() {
             let at = |i: usize| stat.get(i).copied().unwrap_or(0.0);
+            // `utime` and `stime`: fields 14 and 15 of proc(5), counted here from the third.
             self.cpu.set((at(11) + at(12)) / TICKS_PER_SECOND);
             self.virtual_.set(at(20));
-            self.resident.set(at(21) * PAGE);
+            // Counted in pages, whose size is not 4 KiB on all kernels of 64-bit ARM.
+            self.resident.set(at(21) * rustix::param::page_size() as f64);
         }
+        // Includes the descriptor of this listing itself.
         if let Ok(fds) = std::fs::read_dir("/proc/self/fd") {
             self.open_fds.set(fds.count() as f64);
         }
@@ -133,6 +135,7 @@ impl Collector for Process {
 /// as 0.
 fn stat() -> Option<Vec<f64>> {
     let text = std::fs::read_to_string("/proc/self/stat").ok()?;
+    // The command name may contain spaces and parentheses, so fields are counted from the last one.
     let (_, fields) = text.rsplit_once(')')?;
     Some(fields.split_whitespace().map(|f| f.parse().unwrap_or(0.0)).collect())
 }

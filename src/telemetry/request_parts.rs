@@ -69,6 +69,7 @@ impl RequestParts {
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         let total = &self.0[part as usize];
         match part {
+            // Relaxed: the parts are only read after the request has ended.
             Part::ValidatingWebhooks | Part::QueueWait => total.fetch_max(nanos, Ordering::Relaxed),
             _ => total.fetch_add(nanos, Ordering::Relaxed),
         };
@@ -93,6 +94,7 @@ pub(crate) fn measured<F: Future>(parts: Arc<RequestParts>, request: F) -> impl 
 /// Keeps the current parts for work that continues in another task or thread.
 pub(crate) fn carried<T: 'static>(work: BoxFuture<'static, T>) -> BoxFuture<'static, T> {
     match CURRENT.try_with(Arc::clone) {
+        // Task-local values do not follow a spawn, so they are set again around the work.
         Ok(parts) => CURRENT.scope(parts, work).boxed(),
         Err(_) => work,
     }
@@ -126,7 +128,7 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     #[test]
-    fn calls_one_after_the_other_add_up_and_side_by_side_the_longest_counts() {
+    fn sequential_calls_add_up_and_of_concurrent_ones_the_longest_counts() {
         let parts = RequestParts::default();
         for took in [2 * MS, 3 * MS, MS] {
             parts.record(Part::MutatingWebhooks, took);
@@ -155,7 +157,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn other_tasks_of_a_measured_request_count_and_others_do_not() {
+    async fn only_carried_tasks_count_towards_the_request() {
         record(Part::Store, MS);
         assert!(timing(Part::Serialize).is_none());
         let parts = Arc::new(RequestParts::default());

@@ -80,6 +80,8 @@ pub struct RequestMetrics {
     aborts: IntCounterVec,
     late: LateResults,
     hasher: RandomState,
+    // By the hash of the labels, so that a lookup with borrowed labels needs no owned key; a `Vec`, because hashes
+    // may collide.
     known: ArcSwap<HashMap<u64, Vec<Arc<Series>>>>,
     names: ServedNames,
     /// Number of series per group, version and resource. Its lock serializes additions.
@@ -121,7 +123,7 @@ impl LateResults {
         }
     }
 
-    /// Counts one.
+    /// Counts a late result; `is_ok` if the write succeeded.
     pub fn count(&self, is_ok: bool) {
         if is_ok { &self.ok } else { &self.error }.inc();
     }
@@ -175,7 +177,7 @@ impl RequestMetrics {
             aborts: counters(
                 r,
                 "apiserver_request_aborts_total",
-                "Requests whose answer was cut off.",
+                "Requests whose response was aborted.",
                 &["verb", "group", "version", "resource", "subresource", "scope"],
             ),
             late: LateResults::new(r),
@@ -197,7 +199,7 @@ impl RequestMetrics {
         Derived::register(
             r,
             "apiserver_request_sli_duration_seconds",
-            "Seconds from a request's arrival to the end of its answer, without those it waited in a queue or for a webhook.",
+            "Seconds from a request's arrival to the end of its response, excluding waits in queues and for webhooks.",
             &labels_without_dry_run(),
             &SLI,
             vec![(self.duration.clone(), relabel)],
@@ -238,6 +240,7 @@ impl RequestMetrics {
         let is_gone = |group: &str, version: &str| gone.contains(&(Box::from(group), Box::from(version)));
         {
             let mut adding = self.adding.lock();
+            // Under the lock of additions, or a series added meanwhile would be lost with the old snapshot.
             adding.retain(|[group, version, _], _| !is_gone(group, version));
             let mut known = HashMap::clone(&self.known.load());
             known.retain(|_, all| {
@@ -246,6 +249,7 @@ impl RequestMetrics {
             });
             self.known.store(Arc::new(known));
         }
+        // After the snapshot: a request that still holds a removed series counts into nothing, which is harmless.
         remove_series(&self.total, is_gone);
         remove_series(&self.duration, is_gone);
         remove_series(&self.sizes, is_gone);
@@ -259,6 +263,7 @@ impl RequestMetrics {
         if let Some(series) = self.find(&self.known.load(), labels, code) {
             return series;
         }
+        // Clients choose paths, so only one that a handler answered becomes a label value.
         if labels.resource.is_empty() && code < 400 {
             self.names.add_path(labels.subresource);
         }
@@ -267,6 +272,7 @@ impl RequestMetrics {
     }
 
     fn find(&self, known: &HashMap<u64, Vec<Arc<Series>>>, labels: &Labels<'_>, code: u16) -> Option<Arc<Series>> {
+        // A keyed hash: clients choose some of the labels and must not be able to make them collide.
         let hash = self.hasher.hash_one((labels, code));
         let found = known.get(&hash)?.iter().find(|s| s.code == code && s.key.is(labels))?;
         Some(found.clone())
@@ -281,6 +287,7 @@ impl RequestMetrics {
         }
         let key = [labels.group, labels.version, labels.resource].map(str::to_owned);
         let count = adding.entry(key).or_default();
+        // Beyond the limit all further combinations share one series; code 0 stands for all codes.
         let (labels, code) = match *count {
             MAX_SERIES => (labels.overflow(), 0),
             _ => (*labels, code),

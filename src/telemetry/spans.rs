@@ -8,11 +8,11 @@
 //! ```
 //!
 //! All have the level debug and [`TARGET`], so that `--vmodule=spans=4` adds them to log lines without more
-//! lines, and an embedding program can export them with a layer of its own. While nobody listens, each costs
-//! a comparison: `tracing` evaluates no field then, and a disabled span enters nothing.
+//! lines, and an embedding program can export them with a layer of its own. Without a listener each costs one
+//! comparison: `tracing` then evaluates no fields, and a disabled span enters nothing.
 //!
-//! Queries, headers, bodies, object names outside of the path, and storage keys are no attributes: they may
-//! be secret.
+//! Queries, headers, bodies, object names outside of the path, and storage keys are not recorded as attributes:
+//! they may be secret.
 
 use super::Operation;
 use futures_util::FutureExt as _;
@@ -54,6 +54,7 @@ pub(crate) fn request<B>(request: &http::Request<B>) -> Span {
         "request",
         http.request.method = %request.method(),
         url.path = request.uri().path(),
+        // The only scheme that is served.
         url.scheme = "https",
         enduser.id = Empty,
         http.response.status_code = Empty,
@@ -69,6 +70,7 @@ pub(crate) fn record_user(name: &str) {
 
 /// The span of a request to a backend at `host:port`, for the Service `namespace/name`.
 pub(crate) fn proxy(method: &http::Method, path: &str, authority: &str, service: &str) -> Span {
+    // Checked here, because splitting the authority would cost something before the macro could skip it.
     if !is_enabled() {
         return Span::none();
     }
@@ -78,6 +80,7 @@ pub(crate) fn proxy(method: &http::Method, path: &str, authority: &str, service:
         "proxy",
         http.request.method = %method,
         url.path = path,
+        // OpenTelemetry's addresses of IPv6 have no brackets.
         server.address = address.trim_start_matches('[').trim_end_matches(']'),
         server.port = port.parse::<u16>().ok(),
         k8s.service.name = service,
@@ -106,6 +109,7 @@ pub(crate) async fn exchange<B>(span: Span, response: impl Future<Output = http:
 /// Keeps the current span for work that continues in another task or thread.
 pub(crate) fn carried<T: 'static>(work: BoxFuture<'static, T>) -> BoxFuture<'static, T> {
     match is_enabled() {
+        // Not boxed again without a listener: writes are hot.
         true => work.in_current_span().boxed(),
         false => work,
     }

@@ -41,7 +41,7 @@ impl StorageFamilies {
             errors: counters(
                 r,
                 "etcd_request_errors_total",
-                "Requests to the store that it has not answered or refused.",
+                "Requests to the store that failed.",
                 &OPERATION,
             ),
             lists: [
@@ -52,29 +52,29 @@ impl StorageFamilies {
                 ),
                 of_resource(
                     "apiserver_storage_list_evaluated_objects_total",
-                    "Objects that lists served from the store itself have looked at.",
+                    "Objects evaluated for lists served from the store itself.",
                 ),
                 of_resource(
                     "apiserver_storage_list_returned_objects_total",
-                    "Objects in lists served from the store itself.",
+                    "Objects returned by lists served from the store itself.",
                 ),
             ],
             events: of_resource("apiserver_storage_events_received_total", "Changes received from etcd."),
-            bookmarks: of_resource("etcd_bookmark_total", "Notes of progress that etcd has sent."),
+            bookmarks: of_resource("etcd_bookmark_total", "Progress notifications received from etcd."),
             bookmark_gauge: int_gauges(
                 r,
                 "etcd_bookmark_counts",
-                "Notes of progress that etcd has sent; etcd_bookmark_total takes its place.",
+                "Progress notifications received from etcd; superseded by etcd_bookmark_total.",
                 &RESOURCE,
             ),
             undecodable: of_resource(
                 "apiserver_storage_decode_errors_total",
-                "Stored values that could not be read.",
+                "Stored values that could not be decoded.",
             ),
             leased: histograms(
                 r,
                 "etcd_lease_object_counts",
-                "Objects on a lease of etcd, when the next one was taken.",
+                "Objects attached to an etcd lease when the next lease was created.",
                 &[],
                 &[10.0, 50.0, 100.0, 500.0, 1000.0, 2500.0, 5000.0],
             ),
@@ -86,6 +86,7 @@ impl StorageFamilies {
             families: self.clone(),
             group: group.to_owned(),
             resource: resource.to_owned(),
+            // Looked up once per resource: a lookup by labels takes a lock and hashes three strings.
             operations: [const { OnceLock::new() }; OPERATIONS.len()],
             lists: OnceLock::new(),
             events: OnceLock::new(),
@@ -118,6 +119,7 @@ impl Operation {
     }
 }
 
+// In the order of the variants of `Operation`, which index it.
 const OPERATIONS: [&str; 6] = ["get", "list", "listOnlyKeys", "create", "update", "delete"];
 
 struct Requests {
@@ -126,7 +128,7 @@ struct Requests {
     errors: OnceLock<IntCounter>,
 }
 
-/// The series of one resource.
+/// The series of one resource, created when they first count something.
 pub struct StorageMetrics {
     families: StorageFamilies,
     group: String,
@@ -196,6 +198,7 @@ impl StorageMetrics {
 
     /// Records a stored value that could not be decoded.
     pub fn decode_failed(&self) {
+        // Not cached: it should never happen.
         self.families.undecodable.with_label_values(&self.labels()).inc();
     }
 

@@ -1,5 +1,5 @@
 //! [`TimedHistogram`]: how long a value was in which range, as upstream's timing histograms: each nanosecond
-//! counts as one observation. [`TimedFamily`] shows them under one name.
+//! counts as one observation. [`TimedFamily`] exports them under one name.
 
 use super::VALID;
 use super::derived::label;
@@ -19,7 +19,7 @@ pub(crate) struct TimedHistogram {
     sum: f64,
     value: f64,
     bucket: usize,
-    /// In nanoseconds.
+    /// When `value` was last accounted for, in nanoseconds of the caller's clock.
     since: u64,
 }
 
@@ -28,7 +28,7 @@ fn nanos(at: Duration) -> u64 {
 }
 
 impl TimedHistogram {
-    /// Starts at zero.
+    /// A histogram of a value that is zero from `now` on. `bounds` are the upper bounds of the buckets, ascending.
     pub(crate) fn new(bounds: &'static [f64], now: Duration) -> Self {
         Self {
             bounds,
@@ -40,7 +40,7 @@ impl TimedHistogram {
         }
     }
 
-    /// Changes the value.
+    /// Changes the value. `now` must come from the same clock as for [`new`](Self::new).
     pub(crate) fn set(&mut self, now: Duration, value: f64) {
         // Its time is added when it changes.
         if value != self.value {
@@ -55,6 +55,7 @@ impl TimedHistogram {
     /// Adds the time that the value has had so far.
     fn settle(&mut self, now: Duration) {
         let now = nanos(now);
+        // Saturating, because times of concurrent callers may arrive slightly out of order.
         let passed = now.saturating_sub(self.since);
         self.since = self.since.max(now);
         self.nanos[self.bucket] += passed;
@@ -104,7 +105,7 @@ impl TimedFamily {
         Self(inner)
     }
 
-    /// Clears the shown values.
+    /// Removes the exported histograms, before a scrape sets them anew.
     pub(crate) fn clear(&self) {
         self.shown().clear();
     }

@@ -101,7 +101,7 @@ impl Policies {
         }
     }
 
-    /// Judges the write of `object`, as the plugin does once it knows the policies.
+    /// Admits or denies the write of `object`, as the plugin does with policies already loaded.
     ///
     /// # Errors
     /// A policy denies it.

@@ -50,7 +50,7 @@ impl Limits {
 pub(crate) enum Message {
     /// A text message; if the bytes to send are not UTF-8, a binary message is sent.
     Text(Bytes),
-    /// A binary message.
+    /// A binary message, sent and received as it is.
     Binary(Bytes),
 }
 
@@ -73,6 +73,7 @@ impl WebSocket {
     pub(super) async fn over(io: TokioIo<Upgraded>, limits: Limits) -> Self {
         let config = WebSocketConfig::default()
             .read_buffer_size(READ_BUFFER)
+            // No buffer: a message must reach the client when it is sent, since none may follow for long.
             .write_buffer_size(0)
             .max_message_size(Some(limits.message))
             .max_frame_size(Some(limits.message));
@@ -92,9 +93,11 @@ impl WebSocket {
     /// Ends early if the client disconnects.
     pub(crate) async fn publish(self, mut messages: impl Stream<Item = Message> + Unpin) {
         let (mut sender, mut receiver) = self.split();
+        // Reading also answers pings, and notices when the client has gone.
         let ignored = async { while receiver.next().await.is_some() {} };
         let sent = async {
             loop {
+                // `next` is cancel safe: a timeout loses no message.
                 let outcome = match timeout(PING_INTERVAL, messages.next()).await {
                     Ok(Some(message)) => sender.send(message).await,
                     Ok(None) => return sender.close().await,
@@ -123,6 +126,7 @@ impl Sender {
     pub(crate) async fn send(&mut self, message: Message) -> Result<(), Closed> {
         let message = match message {
             Message::Binary(bytes) => tungstenite::Message::Binary(bytes),
+            // Shares the bytes; only the check for UTF-8 reads them.
             Message::Text(bytes) => match Utf8Bytes::try_from(bytes.clone()) {
                 Ok(text) => tungstenite::Message::Text(text),
                 Err(_) => tungstenite::Message::Binary(bytes),

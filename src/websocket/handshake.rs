@@ -19,7 +19,7 @@ pub(crate) fn requested(headers: &HeaderMap) -> bool {
 
 /// The subprotocols that the client offers, in its order.
 pub(crate) fn offered(headers: &HeaderMap) -> impl Iterator<Item = &str> {
-    // Upstream reads the first line only.
+    // Upstream reads the first line only, as Go's `Header.Get` does.
     let line = headers.get(header::SEC_WEBSOCKET_PROTOCOL);
     let line = line.and_then(|line| line.to_str().ok()).unwrap_or("");
     line.split(',').map(str::trim).filter(|protocol| !protocol.is_empty())
@@ -37,6 +37,7 @@ impl Handshake {
     /// # Errors
     /// The response that refuses the request.
     pub(crate) fn read(head: &mut Parts) -> Result<Self, Box<Response>> {
+        // In the order of upstream's `ReadHandshake` (`hybi.go`), since a request may fail several checks.
         if head.method != Method::GET {
             return Err(Box::new(refusal(StatusCode::METHOD_NOT_ALLOWED, "bad method")));
         }
@@ -84,12 +85,13 @@ impl Handshake {
     {
         let client = self.client;
         let started = tasks.spawn_until_stopped("websocket", async move {
+            // Completes after the response below has been sent.
             match client.opened().await {
                 Ok((io, held)) => {
                     serve(WebSocket::over(io, limits).await).await;
                     drop(held);
                 }
-                Err(e) => tracing::debug!("an upgrade came to nothing: {e}"),
+                Err(e) => tracing::debug!("upgrade failed: {e}"),
             }
         });
         if !started {
@@ -147,7 +149,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn malformed_requests_are_refused_with_gos_texts() {
+    async fn malformed_requests_are_refused_with_gos_messages() {
         let key = ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==");
         for (method, headers, code, text) in [
             (Method::POST, vec![key], 405, "bad method"),

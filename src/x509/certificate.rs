@@ -1,4 +1,5 @@
-//! [`Draft`]: an end-entity certificate (RFC 5280), encoded for its issuer to sign.
+//! [`Draft`]: an end-entity certificate (RFC 5280), encoded for its issuer to sign. Encoded by hand, so that
+//! subject and names are copied unchanged from a request.
 
 use super::AlternativeName;
 use super::der::{BIT_STRING, BOOLEAN, INTEGER, OBJECT_IDENTIFIER, OCTET_STRING, SEQUENCE};
@@ -45,7 +46,7 @@ const OTHER_PURPOSES: [(&str, &[u8]); 2] = [
 
 /// The content of a certificate. Fields in DER are copied unchanged.
 pub(crate) struct Draft<'a> {
-    /// A number that the issuer has given to no other certificate, big-endian.
+    /// Unique for each certificate of the issuer, big-endian.
     pub(crate) serial: [u8; 16],
     /// The issuer's signature algorithm, DER.
     pub(crate) algorithm: &'a [u8],
@@ -53,11 +54,11 @@ pub(crate) struct Draft<'a> {
     pub(crate) issuer: &'a [u8],
     /// The identifier of the issuer's key; empty if it has none.
     pub(crate) issuer_key: &'a [u8],
-    /// Valid from here on.
+    /// Start of the validity, inclusive.
     pub(crate) not_before: OffsetDateTime,
-    /// Valid up to here.
+    /// End of the validity, inclusive.
     pub(crate) not_after: OffsetDateTime,
-    /// DER.
+    /// The distinguished name of the subject, DER.
     pub(crate) subject: &'a [u8],
     /// The subject's public key with its algorithm, DER.
     pub(crate) key: &'a [u8],
@@ -94,6 +95,7 @@ fn identifier(arcs: &[u8]) -> Vec<u8> {
 fn integer(bytes: &[u8]) -> Vec<u8> {
     let zeros = bytes.iter().take_while(|b| **b == 0).count();
     let significant = &bytes[zeros.min(bytes.len().saturating_sub(1))..];
+    // A set top bit would make the integer negative; no bytes at all would be invalid DER.
     let pad: &[u8] = match significant.first() {
         Some(first) if first & 0x80 == 0 => &[],
         _ => &[0],
@@ -121,6 +123,7 @@ fn time(at: OffsetDateTime) -> Vec<u8> {
 fn extension(id: u8, critical: bool, value: &[u8]) -> Vec<u8> {
     // All are below id-ce (2.5.29).
     let id = identifier(&[0x55, 0x1d, id]);
+    // FALSE is the default and must be absent in DER.
     let flag = if critical {
         element(BOOLEAN, &[&[0xff]])
     } else {
@@ -132,6 +135,7 @@ fn extension(id: u8, critical: bool, value: &[u8]) -> Vec<u8> {
 impl Draft<'_> {
     /// The part that is signed.
     pub(crate) fn to_be_signed(&self) -> Vec<u8> {
+        // Version 3, counted from zero.
         let version = element(0xa0, &[&integer(&[2])]);
         let validity = element(SEQUENCE, &[&time(self.not_before), &time(self.not_after)]);
         let extensions = element(0xa3, &[&element(SEQUENCE, &[&self.extensions()])]);
@@ -150,6 +154,7 @@ impl Draft<'_> {
 
     /// The certificate, DER.
     pub(crate) fn signed(&self, to_be_signed: &[u8], signature: &[u8]) -> Vec<u8> {
+        // The leading zero is the number of unused bits.
         let signature = element(BIT_STRING, &[&[0], signature]);
         element(SEQUENCE, &[to_be_signed, self.algorithm, &signature])
     }
@@ -157,11 +162,13 @@ impl Draft<'_> {
     fn extensions(&self) -> Vec<u8> {
         let mut all = Vec::new();
         let bits = KEY_USAGES.iter().filter(|(name, _)| self.usages.contains(name));
+        // Bit 0 is the most significant one of the first byte.
         let bits = bits.fold(0u16, |bits, (_, bit)| bits | 0x8000 >> bit);
         if bits != 0 {
             let bytes = bits.to_be_bytes();
             let bytes = if bytes[1] == 0 { &bytes[..1] } else { &bytes[..] };
             let last = bytes[bytes.len() - 1];
+            // DER drops trailing zero bits of a named bit list.
             let unused = [last.trailing_zeros() as u8];
             all.extend(extension(0x0f, true, &element(BIT_STRING, &[&unused, bytes])));
         }
@@ -177,6 +184,7 @@ impl Draft<'_> {
         }
         let names: Vec<u8> = self.names.iter().flat_map(|n| element(n.tag, &[&n.value])).collect();
         if !names.is_empty() {
+            // RFC 5280: alternative names are critical if they are the only identity.
             let subject_is_empty = self.subject == [SEQUENCE, 0];
             all.extend(extension(0x11, subject_is_empty, &element(SEQUENCE, &[&names])));
         }
@@ -193,6 +201,7 @@ impl Draft<'_> {
             .filter(|(name, _)| self.usages.contains(name))
             .map(|(_, arc)| *arc)
             .collect();
+        // "email protection" and "s/mime" share an identifier and are neighbours in the table.
         arcs.dedup();
         for arc in arcs {
             all.extend(element(OBJECT_IDENTIFIER, &[&KEY_PURPOSE, &[arc]]));

@@ -1,4 +1,5 @@
-//! A strict DER reader. Encodings other than the canonical one are errors.
+//! A strict DER reader. Encodings other than the canonical one are errors, so that two parsers cannot read
+//! the same bytes differently. Entry point: [`Reader`].
 
 use super::Malformed;
 
@@ -63,7 +64,10 @@ impl<'a> Reader<'a> {
                 let digits = rest
                     .get(..count)
                     .ok_or(Malformed("asn1: syntax error: data truncated"))?;
+                // Up to 32 bits; the addition below is checked for platforms where that is all of a `usize`.
                 let length = digits.iter().fold(0usize, |n, d| n << 8 | usize::from(*d));
+                // Two spellings of one length let a signature cover bytes that another parser reads
+                // differently.
                 if digits[0] == 0 || length < 0x80 {
                     return Err(Malformed("asn1: structure error: non-minimal length"));
                 }
@@ -105,6 +109,7 @@ impl<'a> Reader<'a> {
     pub(crate) fn identifier(&mut self) -> Result<&'a [u8], Malformed> {
         let body = self.expect(OBJECT_IDENTIFIER)?.body;
         let starts = |at: usize| at == 0 || body[at - 1] & 0x80 == 0;
+        // 0x80 at the start of an arc is a leading zero digit.
         let padded = (0..body.len()).any(|at| starts(at) && body[at] == 0x80);
         match body.last() {
             Some(last) if last & 0x80 == 0 && !padded => Ok(body),

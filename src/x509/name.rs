@@ -50,9 +50,11 @@ impl Name {
                     COMMON_NAME => &mut name.common_names,
                     ORGANIZATION => &mut name.organizations,
                     UID => &mut name.uids,
+                    // Decoded above although it is not needed: a value that violates its type rejects the
+                    // name as a whole.
                     _ => continue,
                 };
-                let text = text.ok_or(Malformed("x509: an attribute of the subject is no text"))?;
+                let text = text.ok_or(Malformed("x509: an attribute of the subject is not a string"))?;
                 if text.contains('\0') {
                     return Err(Malformed("x509: an attribute of the subject holds a NUL"));
                 }

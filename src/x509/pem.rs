@@ -14,6 +14,7 @@ pub(crate) const CERTIFICATE: &str = "CERTIFICATE";
 pub(crate) fn encode(label: &str, der: &[u8]) -> String {
     let text = STANDARD.encode(der);
     let mut out = format!("-----BEGIN {label}-----\n");
+    // Base64 is ASCII, so chunks of bytes never split a character.
     for line in text.as_bytes().chunks(64) {
         out.extend(line.iter().map(|b| char::from(*b)));
         out.push('\n');
@@ -28,7 +29,7 @@ pub(crate) fn error_text(error: &Error) -> &'static str {
     match error {
         Error::MissingSectionEnd { .. } => "the PEM block has no end: it is cut off, or has lost its line breaks",
         Error::IllegalSectionStart { .. } => "the line that begins the PEM block is malformed",
-        Error::Base64Decode(_) => "what the PEM block holds is no base64",
+        Error::Base64Decode(_) => "the PEM block is not valid base64",
         Error::NoItemsFound => "there is no such PEM block",
         Error::SectionTooLarge => "the PEM block is too large",
         _ => "it cannot be read as PEM",
@@ -52,7 +53,7 @@ mod tests {
             ("-----BEGIN PRIVATE KEY TUlJ\n", "malformed"),
             (
                 "-----BEGIN PRIVATE KEY-----\n!\n-----END PRIVATE KEY-----\n",
-                "no base64",
+                "not valid base64",
             ),
             ("TUlJ", "no such PEM block"),
         ] {

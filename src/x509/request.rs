@@ -1,4 +1,5 @@
-//! [`CertificateRequest`]: certificate signing requests (PKCS #10), with their signature verified.
+//! [`CertificateRequest`]: certificate signing requests (PKCS #10), with their signature verified. Nothing is
+//! skipped or tolerated in the input; what a subject may be is decided by the callers.
 
 use super::der::{BOOLEAN, OCTET_STRING, Reader, SEQUENCE, SET};
 use super::{Malformed, Name};
@@ -87,6 +88,7 @@ impl CertificateRequest {
             algorithm: algorithm.body,
             signature,
         };
+        // Last, because it is the expensive part; nothing of the request is used before.
         signed.verify(key_algorithm.body, public_key)?;
         Ok(Self {
             subject,
@@ -103,6 +105,7 @@ impl CertificateRequest {
 fn only_block(text: &[u8]) -> Option<Vec<u8>> {
     let text = std::str::from_utf8(text).ok()?;
     let mut lines = text.trim_ascii().lines().map(str::trim_ascii_end);
+    // A request of one line has no last line and is refused.
     let (first, last) = (lines.next()?, lines.next_back()?);
     if first != BEGIN || last != END {
         return None;
@@ -122,6 +125,8 @@ pub(super) struct Signed<'a> {
 impl Signed<'_> {
     pub(crate) fn verify(&self, key_algorithm: &[u8], public_key: &[u8]) -> Result<(), Malformed> {
         let mut known = webpki::ALL_VERIFICATION_ALGS.iter().filter(|a| {
+            // Both identifiers must match, parameters included: the key's alone would allow a signature
+            // algorithm of another type.
             a.public_key_alg_id().as_ref() == key_algorithm && a.signature_alg_id().as_ref() == self.algorithm
         });
         let algorithm = known
@@ -156,6 +161,8 @@ fn extensions(mut attributes: Reader<'_>) -> Result<Vec<AlternativeName>, Malfor
             }
             let value = extension.expect(OCTET_STRING)?.body;
             extension.end()?;
+            // Across attributes, too: two extension requests could carry one name each, and parsers differ on
+            // which counts.
             if !seen.insert(kind) {
                 return Err(Malformed(
                     "x509: certificate request contains duplicate requested extensions",
@@ -194,6 +201,8 @@ fn alternative_names(der: &[u8]) -> Result<Vec<AlternativeName>, Malformed> {
                     value: name.body.to_vec(),
                 });
             }
+            // Registered id, otherName, x400Address, directoryName, ediPartyName: upstream's parser skips
+            // them, so they are neither checked nor copied into a certificate.
             0x88 | 0xa0 | 0xa3 | 0xa4 | 0xa5 => {}
             _ => return Err(Malformed("x509: invalid subject alternative name")),
         }

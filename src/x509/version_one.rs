@@ -32,6 +32,8 @@ impl<'a> VersionOne<'a> {
         let mut fields = content.inside();
         // The serial number comes first: version 1 is stated by leaving it out.
         fields.integer()?;
+        // Only the inner identifier is signed; accepting a different outer one would let an attacker choose
+        // the algorithm.
         if fields.expect(SEQUENCE)?.body != algorithm.body {
             return Err(Malformed(
                 "x509: inner and outer signature algorithm identifiers don't match",

@@ -19,6 +19,9 @@
 //! `cargo test` tries every field once. `make fuzz` tries every field of every kind in every way, and pairs
 //! of fields, starting from a random kind, for `FUZZ_SECONDS`. `FUZZ_SEED` repeats a run, and `FUZZ_ONLY`
 //! selects kinds or documents.
+//!
+//! Because CPU time and heap are those of the whole process, requests are measured one after another. `cargo
+//! test` therefore starts one process for each core and gives each its share of the kinds ([`shards`]).
 
 mod catalogue;
 mod combine;
@@ -30,10 +33,12 @@ mod make;
 mod meter;
 mod plan;
 mod server;
+mod shards;
 mod sites;
 mod submissions;
 
 use plan::{Extent, Plan};
+use shards::Shard;
 use std::time::{Duration, Instant};
 
 /// Stack size in bytes: values a thousand levels deep are walked recursively, with the large frames of an
@@ -46,6 +51,13 @@ fn variable<T: std::str::FromStr>(name: &str) -> Option<T> {
 
 #[test]
 fn cost_is_proportional_to_request_size() {
+    // A timed or narrowed run is one process; so is each shard.
+    let narrowed = ["FUZZ_SECONDS", "FUZZ_ONLY", shards::VARIABLE]
+        .iter()
+        .any(|name| std::env::var_os(name).is_some());
+    if !narrowed {
+        return shards::run("cost_is_proportional_to_request_size");
+    }
     let thread = std::thread::Builder::new().stack_size(STACK).spawn(fuzz);
     if let Err(panic) = thread.expect("a thread").join() {
         std::panic::resume_unwind(panic);
@@ -55,13 +67,16 @@ fn cost_is_proportional_to_request_size() {
 fn fuzz() {
     let seconds: u64 = variable("FUZZ_SECONDS").unwrap_or(0);
     let only: String = variable("FUZZ_ONLY").unwrap_or_default();
+    let shard: Shard = variable(shards::VARIABLE).unwrap_or_default();
     let server = server::Server::start();
     let start = meter::cpu();
     let mut plan;
     if seconds == 0 {
         plan = Plan::new(&server, Extent::Once);
-        plan.documents(&only);
-        plan.run(&only, &|| true);
+        if shard.is_first() {
+            plan.documents(&only);
+        }
+        plan.run(&only, shard, &|| true);
     } else {
         let seed = variable("FUZZ_SEED").unwrap_or_else(|| u64::from(std::process::id()));
         println!("FUZZ_SEED={seed}");
@@ -69,7 +84,7 @@ fn fuzz() {
         plan = Plan::new(&server, Extent::Everything);
         plan.seed_with(seed);
         plan.documents(&only);
-        plan.run(&only, &|| Instant::now() < until);
+        plan.run(&only, shard, &|| Instant::now() < until);
     }
     let tally = &plan.tally;
     println!(

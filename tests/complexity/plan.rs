@@ -8,6 +8,7 @@ use crate::growth_check::{Finding, Sample, check_growth};
 use crate::make::{self, Variation};
 use crate::meter;
 use crate::server::{NAMESPACE, Server, call};
+use crate::shards::Shard;
 use crate::sites::{Seen, Site, Step, sites_of};
 use crate::submissions::{Codec, Submission, Target, renamed};
 use std::cell::Cell;
@@ -125,14 +126,15 @@ impl<'s> Plan<'s> {
         (self.random.wrapping_mul(0x2545_f491_4f6c_dd1d) % n.max(1) as u64) as usize
     }
 
-    /// Tries every site of every kind whose name contains `only`, while `more` returns true.
-    pub(crate) fn run(&mut self, only: &str, more: &dyn Fn() -> bool) {
+    /// Tries every site of every kind of `shard` whose name contains `only`, while `more` returns true.
+    pub(crate) fn run(&mut self, only: &str, shard: Shard, more: &dyn Fn() -> bool) {
         let hosts = if self.extent == Extent::Once { 1 } else { usize::MAX };
         let mut seen = Seen::default();
         let resources = std::mem::take(&mut self.resources);
-        for resource in &resources {
+        for (n, resource) in resources.iter().enumerate() {
+            // Also for kinds of other shards: all shards must agree on which kind tries a shared field.
             let found = sites_of(resource.def, &mut seen, hosts);
-            if !resource.shown().contains(only) {
+            if !shard.has(n) || !resource.shown().contains(only) {
                 continue;
             }
             let base = self.base(resource);

@@ -15,7 +15,7 @@ pub mod yaml;
 
 pub use in_file::InFile;
 
-/// Errors whose text is a client's to read become the message of a 400 (`Status::bad_request` takes them).
+/// Errors whose messages clients read become the message of a 400 (`Status::bad_request` takes them).
 macro_rules! messages {
     ($($error:ty),+ $(,)?) => {$(
         impl From<$error> for String {

@@ -18,7 +18,7 @@ use std::ops::{Deref, DerefMut};
 /// Maximum bytes of a path. Map keys are chosen by the client, and every nested path repeats its parents'
 /// keys.
 const MAX_PATH: usize = 2048;
-/// Maximum bytes of a value shown in an error.
+/// Maximum bytes of a value quoted in an error.
 const MAX_VALUE: usize = 16 * 1024;
 /// Maximum bytes of an error's detail, which may contain a diff of two objects.
 const MAX_DETAIL: usize = 32 * 1024;
@@ -71,6 +71,7 @@ impl FieldPath {
     fn shortened(&self, parts: [&str; 3]) -> Self {
         const DOTS: &str = "...";
         if self.0.len() >= MAX_PATH {
+            // Children of a truncated path stay at one text; otherwise each level would copy two kilobytes again.
             return self.clone();
         }
         let mut path = [self.as_str(), parts[0], parts[1], parts[2]].concat();
@@ -165,6 +166,7 @@ impl DerefMut for FieldError {
 pub fn show(value: &Value) -> String {
     match value {
         Value::String(s) if s.len() > MAX_VALUE => {
+            // Cut before quoting: escapes may multiply the length by ten.
             let (head, tail) = s.split_at(s.floor_char_boundary(MAX_VALUE));
             format!("{}... ({} more bytes)", quote(head), tail.len())
         }
@@ -213,14 +215,17 @@ impl fmt::Display for Quoted<'_> {
         for (at, c) in s.char_indices() {
             let escape = go_escape(c);
             let is_plain = escape.is_none() && (c as u32) >= 0x20 && c as u32 != 0x7f && is_printable(c);
+            // Plain text is flushed in pieces, so that a writer with a limit sees it early enough to stop.
             if is_plain && at - plain < PIECE {
                 continue;
             }
             f.write_str(&s[plain..at])?;
+            // The current character opens the next piece.
             plain = at;
             if is_plain {
                 continue;
             }
+            // The character is replaced by its escape, so pending text starts behind it.
             plain += c.len_utf8();
             match escape {
                 Some(escape) => f.write_str(escape)?,
@@ -234,9 +239,11 @@ impl fmt::Display for Quoted<'_> {
     }
 }
 
-/// Whether Go prints a character as it is: no control or format character, and no space but the ASCII one.
-fn is_printable(c: char) -> bool {
+/// Whether Go prints a character as it is: no control or format character, and no space but the ASCII one. Of ASCII,
+/// everything counts as printable: the callers look at those characters themselves.
+pub(crate) fn is_printable(c: char) -> bool {
     // Rust escapes by the same categories, and combining marks only at the start of a string.
+    // In this order because the third test allocates, and nearly all text is ASCII.
     c.is_ascii() || c.escape_debug().len() == 1 || !format!("{:?}", format!("a{c}")).contains('\\')
 }
 
@@ -244,6 +251,7 @@ impl FieldError {
     #[cold]
     #[inline(never)]
     fn of(kind: FieldErrorKind, path: &FieldPath, bad_value: Option<String>, detail: Cow<'_, str>) -> Self {
+        // Errors are built in loops over what a client sent, and formatting a value is the slow part of one.
         pause();
         Self(Box::new(Fault {
             kind,
@@ -289,8 +297,8 @@ impl FieldError {
     pub fn internal<'a>(path: &FieldPath, detail: impl Into<Cow<'a, str>>) -> Self {
         Self::of(FieldErrorKind::Internal, path, None, detail.into())
     }
-    /// The value is not in `supported`. The values are shown quoted, in the given order; upstream sorts sets
-    /// first, so callers do.
+    /// The value is not in `supported`. The values are quoted, in the given order; upstream sorts sets first, so
+    /// callers do.
     pub fn not_supported(path: &FieldPath, value: impl Into<Value>, supported: &[&str]) -> Self {
         Self::none_of(path, &value.into(), supported)
     }
@@ -374,6 +382,7 @@ impl FieldError {
 
 impl fmt::Display for FieldError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // A count of omitted errors concerns no field, so it has no path to print.
         if let FieldErrorKind::More(_) = self.kind {
             return f.write_str(&self.body());
         }

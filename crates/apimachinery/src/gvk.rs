@@ -54,6 +54,7 @@ impl GroupVersion {
 
     /// Parses an `apiVersion` such as `v1` or `apps/v1`; `None` if it has more than one slash.
     pub fn parse(api_version: &str) -> Option<Self> {
+        // Go's `ParseGroupVersion` accepts at most one slash and takes an empty group for core.
         match api_version.split_once('/') {
             None => Some(Self::new("", api_version)),
             Some((_, v)) if v.contains('/') => None,
@@ -72,6 +73,7 @@ impl GroupVersion {
 
     /// The URL prefix: `/api/v1` or `/apis/<group>/<version>`.
     pub fn path(&self) -> String {
+        // Only the core group lives under `/api`.
         if self.group.is_empty() {
             format!("/api/{}", self.version)
         } else {
@@ -146,6 +148,7 @@ impl fmt::Display for GroupVersion {
 /// Matches Go's output: `apps/v1, Kind=Deployment`, and `/v1, Kind=Pod` for the core group.
 impl fmt::Display for GroupVersionKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Upstream formats core kinds with a leading slash, since it joins unconditionally.
         write!(f, "{}/{}, Kind={}", self.group, self.version, self.kind)
     }
 }

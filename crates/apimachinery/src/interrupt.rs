@@ -21,8 +21,8 @@ pub trait Limit: 'static {
     /// True once the computation should stop.
     fn is_exceeded(&self) -> bool;
 
-    /// Gives other threads their turn if it is time. A computation that may stop is asked to do so by
-    /// [`is_exceeded`](Self::is_exceeded) alone.
+    /// Yields to other threads if it is time. Never stops the computation; only [`is_exceeded`](Self::is_exceeded)
+    /// decides that.
     fn pause(&self) {}
 }
 
@@ -56,8 +56,11 @@ pub fn pause() {
 /// Calls `due` every [`INTERVAL`] times.
 #[inline]
 fn count_down(due: impl FnOnce()) {
+    // Thread-local, so no synchronisation: a nested computation shares the countdown, which only shifts the next
+    // evaluation.
     COUNTDOWN.with(|left| match left.get() {
         0 => {
+            // Reset before `due`, which may unwind and must leave the countdown usable.
             left.set(INTERVAL);
             due();
         }
@@ -68,6 +71,7 @@ fn count_down(due: impl FnOnce()) {
 /// A checkpoint before work that calls none itself and takes longer than some microseconds: evaluates the
 /// limit at once instead of every 256th time. For loops over chunks of bytes.
 pub fn checkpoint_now() {
+    // Restarts the interval: the limit has just been evaluated.
     COUNTDOWN.set(INTERVAL);
     check();
 }
@@ -84,6 +88,7 @@ pub fn pausing<T>(compare: impl Fn(&T, &T) -> Ordering) -> impl Fn(&T, &T) -> Or
 
 #[cold]
 fn check_pause() {
+    // Cloned so that `pause` may run code that passes checkpoints itself.
     if let Some(limit) = LIMIT.with_borrow(Clone::clone) {
         limit.pause();
     }
@@ -115,8 +120,11 @@ pub fn run<T>(limit: Rc<dyn Limit>, work: impl FnOnce() -> T) -> Result<T, Inter
             LIMIT.set(self.0.take());
         }
     }
+    // Nested limits replace each other: work inside is bounded by the innermost one only.
     let restore = Restore(LIMIT.replace(Some(limit)));
+    // Safe to assert: an interrupted computation has no result, so whatever it left half done is dropped unseen.
     let outcome = catch_unwind(AssertUnwindSafe(work));
+    // Before the payload is examined: `resume_unwind` must not leave this limit installed.
     drop(restore);
     outcome.map_err(|payload| match payload.downcast::<Interrupted>() {
         Ok(interrupted) => *interrupted,

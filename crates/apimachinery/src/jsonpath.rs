@@ -3,7 +3,7 @@
 //!
 //! Start at [`JsonPath::parse`] and [`JsonPath::find`]. Syntax and results are upstream's with missing keys
 //! allowed, oddities included. Two differences: members of an object are visited in sorted instead of random
-//! order, and the template keywords `range` and `end` are evaluation errors, since a path is no template.
+//! order, and the template keywords `range` and `end` are evaluation errors, since a path is not a template.
 
 mod evaluate;
 mod parse;
@@ -11,7 +11,7 @@ mod reads;
 
 use super::value::{Str, Value};
 
-/// A parsed path.
+/// A parsed path, as in `additionalPrinterColumns` of custom resources.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JsonPath {
     /// More than one only if the text itself contains braces, such as `.a}{.b`.
@@ -85,6 +85,7 @@ impl JsonPath {
     /// # Errors
     /// The first syntax error.
     pub fn parse(path: &str) -> Result<Self, Error> {
+        // Callers store paths without braces; upstream's `tableconvertor.go` adds them, too.
         let blocks = parse::template(&format!("{{{path}}}"), 0)?;
         Ok(Self { blocks })
     }
@@ -109,6 +110,7 @@ impl JsonPath {
     /// As [`find`](Self::find).
     pub fn first<'a>(&'a self, object: &'a Value) -> Result<Option<Found<'a>>, Error> {
         match self.fields() {
+            // The common case for columns and selectable fields: no list of intermediate values is built.
             Some(mut fields) => Ok(fields.try_fold(object, |v, f| v.as_object()?.get(f)).map(Found::Value)),
             None => Ok(self.find(object)?.first().copied()),
         }
@@ -119,6 +121,7 @@ impl JsonPath {
         let [Block::Action(steps)] = self.blocks.as_slice() else {
             return None;
         };
+        // Checked before iterating, so that the iterator can be lazy.
         steps
             .iter()
             .all(|s| s.as_field().is_some())

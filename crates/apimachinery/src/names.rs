@@ -12,6 +12,8 @@ pub fn generate(base: &str) -> String {
 }
 
 fn generate_from(base: &str, seed: u128) -> String {
+    // Upstream cuts at a byte; cutting inside a character would not be valid UTF-8, and such a base fails validation
+    // in any case.
     let cut = (0..=base.len().min(BASE_MAX))
         .rev()
         .find(|&i| base.is_char_boundary(i))
@@ -20,6 +22,7 @@ fn generate_from(base: &str, seed: u128) -> String {
     // A v4 UUID has fixed bits in bytes 6 and 8; its lowest 48 bits are all random.
     let mut bits = (seed as u64) & 0xffff_ffff_ffff;
     for _ in 0..SUFFIX {
+        // 27^5 is far below 2^48, so the modulo bias is negligible.
         name.push(char::from(ALPHABET[(bits % 27) as usize]));
         bits /= 27;
     }

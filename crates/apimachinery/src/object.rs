@@ -57,6 +57,7 @@ impl ObjectView for Value {
         self.str_at(&["kind"])
     }
     fn gvk(&self) -> GroupVersionKind {
+        // Reads as empty instead of failing, because views are also taken of objects that were not validated yet.
         let gv = super::gvk::GroupVersion::parse(self.api_version()).unwrap_or_default();
         gv.with_kind(ObjectView::kind(self))
     }
@@ -79,6 +80,7 @@ impl ObjectView for Value {
         let (Some(object), Some(metadata)) = (self.as_object(), self.get("metadata").as_object()) else {
             return self.clone();
         };
+        // `metadata` is left out of the first copy, so that managed fields are never cloned just to be dropped.
         let mut copy = object.without(&["metadata"]);
         copy.insert("metadata", metadata.without(keys));
         Self::Object(copy)
@@ -91,6 +93,7 @@ impl ObjectView for Value {
             (Some(a), Some(b)) => a.equals_except(b, keys),
             _ => self.get("metadata") == other.get("metadata"),
         };
+        // Metadata first: it is small and differs in nearly every pair that differs.
         metadata_equal && a.equals_except(b, &["metadata"])
     }
     fn is_being_deleted(&self) -> bool {

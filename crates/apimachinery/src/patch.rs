@@ -13,19 +13,21 @@ use super::codec::json;
 use super::status::Status;
 use super::value::{Map, Value};
 
-/// The Status for a patch that cannot be applied. Upstream returns the same text whatever the reason.
+/// The Status for a patch that cannot be applied. Upstream sends the same message whatever the reason.
 pub(crate) fn rejected() -> Status {
     let mut s = Status::new(
         422,
         "Invalid",
         "the server rejected our request due to an error in our request",
     );
+    // Creates empty details, which upstream sends as well.
     s.details_mut();
     s
 }
 
-/// Translates a decoder error to Go's text where Go's text is fixed.
+/// Translates a decoder's message to Go's where Go's is fixed.
 fn go_syntax_error(e: &str) -> String {
+    // serde_json reports its own wording for truncated bodies that `explain` did not see.
     if e.starts_with("EOF while parsing") {
         "unexpected end of JSON input".to_owned()
     } else {
@@ -45,7 +47,7 @@ pub fn json_type(v: &Value) -> &'static str {
     }
 }
 
-/// Why the body of a patch cannot be read. Go's texts.
+/// Why the body of a patch cannot be read. Messages as Go words them.
 #[derive(Debug, thiserror::Error)]
 enum InvalidBody {
     #[error("{}", go_syntax_error(&.0.to_string()))]
@@ -60,6 +62,7 @@ fn decode_object(body: &[u8]) -> Result<(Option<Map>, Vec<String>), InvalidBody>
     let (v, notes) = json::decode_with_duplicates(body)?;
     match v {
         Value::Object(m) => Ok((Some(m), notes.duplicates)),
+        // `null` decodes into a nil map without an error in Go; callers decide what that means.
         Value::Null => Ok((None, Vec::new())),
         other => Err(InvalidBody::NotObject(json_type(&other))),
     }

@@ -48,22 +48,26 @@ struct Amount {
 }
 
 const fn divide_up(n: i128, divisor: i128) -> i128 {
+    // Away from zero, as upstream's `ScaledValue` rounds up in magnitude.
     n / divisor + if n % divisor == 0 { 0 } else { n.signum() }
 }
 
 impl Amount {
     fn raised(self, by: i32) -> Option<i64> {
         match self.value {
+            // Zero fits at any scale; the power might not.
             0 => Some(0),
             value => value.checked_mul(10i64.checked_pow(by.try_into().ok()?)?),
         }
     }
 
     fn plus(self, other: Self) -> Option<Self> {
+        // Upstream returns the other operand with its own scale.
         if other.value == 0 || self.value == 0 {
             return Some(if other.value == 0 { self } else { other });
         }
         let scale = self.scale.min(other.scale);
+        // Not representable in 64 bits: upstream then goes on with big integers, which `nanos` stands for.
         let (a, b) = (self.raised(self.scale - scale)?, other.raised(other.scale - scale)?);
         Some(Self {
             value: a.checked_add(b)?,
@@ -85,8 +89,10 @@ impl Quantity {
         let (base, exponent, format) = scale(parts.suffix).ok_or(BAD_SUFFIX)?;
         if let Some(amount @ Amount { value, scale }) = small(&parts, base, exponent) {
             let at = |unit: i32| scaled(value, scale.saturating_sub(unit));
+            // `small` guarantees a scale of at least -9, so the exponent is not negative.
             let power = 10i128.checked_pow(scale.saturating_add(9).unsigned_abs());
             let nanos = power.and_then(|power| i128::from(value).checked_mul(power));
+            // Saturates with the sign; only comparisons see it, since values beyond `i64` have rules of their own.
             let beyond = i128::from(value.signum()).saturating_mul(i128::MAX);
             return Ok(Self {
                 nanos: nanos.unwrap_or(beyond),
@@ -96,6 +102,7 @@ impl Quantity {
                 amount: Some(amount),
             });
         }
+        // Upstream's fast path reads `m` or `.` as zero; its slow path fails to parse an empty number.
         if !parts.has_digits {
             return Err(BAD_NUMBER);
         }
@@ -104,8 +111,9 @@ impl Quantity {
             _ => binary_nanos(&parts, exponent).to_string().into_bytes(),
         };
         let nanos = std::str::from_utf8(&digits).ok().filter(|d| !d.is_empty());
+        // Digits only, so the single failure is overflow.
         let nanos = nanos.map_or(0, |digits| digits.parse().unwrap_or(i128::MAX));
-        // Upstream cuts the rest off and adds one, whatever the sign.
+        // Upstream truncates and adds one, whatever the sign.
         let rounded = |dropped: usize| {
             let (kept, rest) = digits.split_at(digits.len().saturating_sub(dropped));
             let more = rest.iter().any(|d| *d != b'0');
@@ -169,8 +177,8 @@ impl Quantity {
         self.nanos % NANO == 0
     }
 
-    /// The value, if upstream's `AsInt64` has it: by how the operands were written, `1000m` and `1.0` are no
-    /// integers.
+    /// The value as upstream's `AsInt64` returns it. That depends on how the operands were written: `1000m` and `1.0`
+    /// are not integers.
     pub fn as_i64(self) -> Option<i64> {
         let amount = self.amount?;
         (amount.scale >= 0).then(|| amount.raised(amount.scale)).flatten()
@@ -184,6 +192,7 @@ impl Quantity {
     /// The saturating sum, in the format of the first non-zero operand.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
+        // Upstream's `Add` takes the format of the operand if the receiver is zero.
         let format = if self.nanos == 0 { other.format } else { self.format };
         let amount = self.amount.zip(other.amount).and_then(|(a, b)| a.plus(b));
         Self::of(self.nanos.saturating_add(other.nanos), format, amount)
@@ -194,6 +203,7 @@ impl Quantity {
     pub fn minus(self, other: Self) -> Self {
         let format = if self.nanos == 0 { other.format } else { self.format };
         let amount = self.amount.zip(other.amount).and_then(|(a, b)| {
+            // Negating `i64::MIN` wraps in Go as well.
             let value = b.value.wrapping_neg();
             a.plus(Amount { value, ..b })
         });
@@ -216,12 +226,14 @@ const fn narrow(n: i128) -> i64 {
 /// `value × 10^scale`, rounded away from zero. Beyond `i64` it is upstream's: for some factors the low bits,
 /// else 0.
 fn scaled(value: i64, scale: i32) -> i64 {
+    // Upstream has fast paths for these factors, which multiply without an overflow check.
     if matches!(scale, 1 | 2 | 3 | 6 | 9) {
         return value.wrapping_mul(10i64.pow(scale.unsigned_abs()));
     }
     let power = 10i128.checked_pow(scale.unsigned_abs());
     let result = match (power, scale < 0) {
         (Some(power), true) => Some(divide_up(value.into(), power)),
+        // The power is larger than any value, so a non-zero value rounds away from zero to one unit.
         (None, true) => Some(value.signum().into()),
         (power, false) => power.and_then(|power| i128::from(value).checked_mul(power)),
     };
@@ -238,6 +250,7 @@ impl std::str::FromStr for Quantity {
 impl PartialEq for Quantity {
     /// Compares by value: `1` equals `1000m`.
     fn eq(&self, other: &Self) -> bool {
+        // Nanos are exact for everything that upstream distinguishes; how the number was written does not matter.
         self.nanos == other.nanos
     }
 }

@@ -3,6 +3,7 @@
 
 mod class;
 mod error;
+mod repetition;
 mod syntax;
 
 pub use error::SyntaxError;

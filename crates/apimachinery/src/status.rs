@@ -37,7 +37,7 @@ pub struct Details {
     pub kind: String,
     /// Uid of the object.
     pub uid: String,
-    /// The individual errors.
+    /// Errors of individual fields.
     pub causes: Vec<Cause>,
     /// Seconds to wait before a retry, also sent as `Retry-After`. 0 omits it.
     pub retry_after_seconds: u32,
@@ -75,14 +75,18 @@ impl Status {
 
     /// The Status of another server, such as the refusal of a webhook.
     pub fn verbatim(code: u16, mut status: Value) -> Self {
+        // The gateway's own `kind`, `apiVersion` and `code` win: webhooks may leave them out or contradict the
+        // response.
         status.set(&["kind"], "Status");
         status.set(&["apiVersion"], "v1");
         status.set(&["code"], i64::from(code));
         let retry_after = status.at(&["details", "retryAfterSeconds"]).as_i64();
         let mut own = Self::new(code, "", status.get("message").as_str().unwrap_or_default());
+        // Also kept in our own details, because the `Retry-After` header is derived from those.
         if let Some(seconds) = retry_after.and_then(|s| u32::try_from(s).ok()).filter(|s| *s > 0) {
             own = own.with_retry_after(seconds);
         }
+        // Upstream always writes the member, if only as an empty object.
         if status.get("metadata").is_null() {
             status.set(&["metadata"], Value::object());
         }
@@ -164,6 +168,7 @@ impl Status {
         d.kind = kind.to_owned();
         d.name = name.to_owned();
         let mut room = MAX_TEXT;
+        // The count of omitted errors is part of the message, but not a cause.
         let named = errors.iter().filter(|e| !matches!(e.kind, FieldErrorKind::More(_)));
         let causes = named.map(|e| Cause {
             reason: e.reason().to_owned(),
@@ -173,6 +178,7 @@ impl Status {
         // The first cause is included whatever its size.
         let mut fits = |c: &Cause| {
             let before = room;
+            // Charged by text only; the reason is a constant of a few bytes.
             room = room.saturating_sub(c.message.len() + c.field.len());
             room > 0 || before == MAX_TEXT
         };
@@ -313,6 +319,7 @@ impl Status {
             uid: uid.to_owned(),
             ..Default::default()
         };
+        // Without `code`: upstream builds this Status by hand in `DeleteResource`.
         let mut v = crate::json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"});
         v.set(&["details"], details.to_value());
         v

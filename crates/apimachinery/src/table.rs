@@ -1,4 +1,4 @@
-//! The text of a Table's cells that every kind shares: ages and durations, as `kubectl get` shows them.
+//! Cells of a Table that every kind shares: ages and durations, as `kubectl get` prints them.
 
 /// Formats a duration as kubectl does (`duration.HumanDuration`): with two units while the first is small,
 /// with one when it is large (`90s`, `5m12s`, `3h`, `2d4h`, `400d`).
@@ -13,7 +13,7 @@ pub fn human_duration(seconds: i64) -> String {
     };
     let (minutes, hours) = (seconds / MINUTE, seconds / HOUR);
     match seconds {
-        // Like upstream, tolerate a clock skew of one second.
+        // Like upstream, a clock skew of one second is tolerated.
         ..-1 => "<invalid>".to_owned(),
         -1 => "0s".to_owned(),
         s if s < 2 * MINUTE => format!("{s}s"),

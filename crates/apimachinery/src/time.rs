@@ -3,6 +3,7 @@
 //!
 //! All functions but [`now`] take the time as an argument, so tests need no clock.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -14,6 +15,7 @@ pub fn now() -> String {
 
 /// Formats as RFC 3339 in UTC with whole seconds and `Z`.
 pub fn format(t: OffsetDateTime) -> String {
+    // The `time` crate would write the offset; Kubernetes stores UTC.
     let t = t.to_offset(time::UtcOffset::UTC);
     let (date, clock) = (t.date(), t.time());
     format!(
@@ -42,6 +44,7 @@ pub fn format_unix_date(t: OffsetDateTime) -> String {
 /// Formats as RFC 3339 in UTC with six fraction digits.
 pub fn format_micro(t: OffsetDateTime) -> String {
     let mut s = format(t);
+    // Inserts the fraction before the `Z`.
     s.pop();
     s.push_str(&format!(".{:06}Z", t.microsecond()));
     s
@@ -52,13 +55,13 @@ pub fn format_unix(seconds: i64) -> Option<String> {
     OffsetDateTime::from_unix_timestamp(seconds).ok().map(format)
 }
 
-/// Why a text is not a time or a duration. Except for [`Error::Hint`], the texts are Go's.
+/// Why a text is not a time or a duration. Except for [`Error::Hint`], messages as Go words them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The text does not have the layout.
     #[error("parsing time {text:?} as {layout:?}: cannot parse {rest:?} as {element:?}")]
     Layout {
-        /// The whole text.
+        /// The time as it was given.
         text: String,
         /// Go's layout.
         layout: &'static str,
@@ -68,23 +71,28 @@ pub enum Error {
         element: &'static str,
     },
     /// A month, day, hour, minute or second that does not exist.
-    #[error("parsing time {0:?}: value out of range")]
-    OutOfRange(String),
-    /// No number where one has to be, or too long a duration.
+    #[error("parsing time {text:?}: {what} out of range")]
+    OutOfRange {
+        /// The time as it was given.
+        text: String,
+        /// What is out of range, in Go's words.
+        what: &'static str,
+    },
+    /// A component lacks its number, or the duration exceeds Go's range.
     #[error("time: invalid duration {0:?}")]
     Duration(String),
     /// A number without a unit.
     #[error("time: missing unit in duration {0:?}")]
     NoUnit(String),
-    /// A unit that Go does not know.
+    /// A unit that Go does not define.
     #[error("time: unknown unit {unit:?} in duration {duration:?}")]
     Unit {
-        /// The unit.
+        /// Everything between the number and the next one.
         unit: String,
-        /// The whole text.
+        /// The duration as it was given.
         duration: String,
     },
-    /// For our own flags and files: what is expected.
+    /// For our own flags and files: the expected syntax.
     #[error("{0}")]
     Hint(&'static str),
 }
@@ -92,11 +100,13 @@ pub enum Error {
 /// Parses RFC 3339 with any offset and any fraction.
 ///
 /// # Errors
-/// The text has another form; an out-of-range component has one generic error.
+/// The text has another form, or a component is out of range.
 pub fn parse(s: &str) -> Result<OffsetDateTime, Error> {
     const LAYOUT: &str = "2006-01-02T15:04:05Z07:00";
     // Go requires an upper-case `T` and `Z`; RFC 3339 and the `time` crate also accept lower case.
-    let shaped = s.len() >= 20 && s.as_bytes()[10] == b'T' && !s.ends_with('z');
+    // Twenty bytes is the shortest form, with `Z` and no fraction; it also makes the index safe. They also have leap
+    // seconds, which Go refuses.
+    let shaped = s.len() >= 20 && s.as_bytes()[10] == b'T' && !s.ends_with('z') && s.get(17..19) != Some("60");
     let parsed = if shaped {
         OffsetDateTime::parse(s, &Rfc3339).ok()
     } else {
@@ -118,6 +128,7 @@ pub fn parse_micro(s: &str) -> Result<OffsetDateTime, Error> {
     let digits = rest
         .strip_prefix('.')
         .map_or(0, |r| r.bytes().take_while(u8::is_ascii_digit).count());
+    // Go's layout `.000000` wants exactly six digits.
     if digits != 6 {
         return Err(Error::Layout {
             text: s.to_owned(),
@@ -131,14 +142,14 @@ pub fn parse_micro(s: &str) -> Result<OffsetDateTime, Error> {
 
 /// Go's error: the first layout element that does not match, and the input left at that point.
 fn cannot_parse(s: &str, layout: &'static str) -> Error {
-    // (offset of the element, its layout text, its length)
-    const ELEMENTS: [(usize, &str, usize); 6] = [
-        (0, "2006", 4),
-        (5, "01", 2),
-        (8, "02", 2),
-        (11, "15", 2),
-        (14, "04", 2),
-        (17, "05", 2),
+    // (offset of the element, its layout text, its name in errors, its range); Go checks the day last, with the month.
+    const ELEMENTS: [(usize, &str, &str, RangeInclusive<u16>); 6] = [
+        (0, "2006", "year", 0..=9999),
+        (5, "01", "month", 1..=12),
+        (8, "02", "day", 0..=99),
+        (11, "15", "hour", 0..=23),
+        (14, "04", "minute", 0..=59),
+        (17, "05", "second", 0..=59),
     ];
     const SEPARATORS: [&str; 6] = ["", "-", "-", "T", ":", ":"];
     let fail = |rest: &str, element| Error::Layout {
@@ -147,15 +158,25 @@ fn cannot_parse(s: &str, layout: &'static str) -> Error {
         rest: rest.to_owned(),
         element,
     };
-    for ((at, element, len), separator) in ELEMENTS.iter().zip(SEPARATORS) {
+    let out_of_range = |what| Error::OutOfRange {
+        text: s.to_owned(),
+        what,
+    };
+    for ((at, element, name, range), separator) in ELEMENTS.iter().zip(SEPARATORS) {
+        // The separator belongs to the element in Go's layout, so the error may name it instead.
         let before = at - separator.len();
         let rest = s.get(before..).unwrap_or("");
         if !rest.starts_with(separator) {
             return fail(rest, separator);
         }
         let rest = &rest[separator.len()..];
-        if !rest.get(..*len).is_some_and(|t| t.bytes().all(|c| c.is_ascii_digit())) {
+        let digits = rest.get(..element.len());
+        let digits = digits.filter(|t| t.bytes().all(|c| c.is_ascii_digit()));
+        let Some(number) = digits.and_then(|t| t.parse::<u16>().ok()) else {
             return fail(rest, element);
+        };
+        if !range.contains(&number) {
+            return out_of_range(name);
         }
     }
     let rest = s.get(19..).unwrap_or("");
@@ -164,7 +185,12 @@ fn cannot_parse(s: &str, layout: &'static str) -> Error {
     if !(zone.starts_with('Z') || zone.starts_with('+') || zone.starts_with('-')) {
         return fail(rest, "Z07:00");
     }
-    Error::OutOfRange(s.to_owned())
+    // As the first of the month it is a time, so the day is at fault; otherwise the offset or the fraction.
+    let first = format!("{}01{}", s.get(..8).unwrap_or(""), s.get(10..).unwrap_or(""));
+    match OffsetDateTime::parse(&first, &Rfc3339) {
+        Ok(_) => out_of_range("day"),
+        Err(_) => out_of_range("value"),
+    }
 }
 
 /// Parses Go's duration syntax without a sign: `1h2m`, `1.5s`, `300ms`, `0`.
@@ -176,6 +202,7 @@ pub fn parse_duration(value: &str) -> Result<Duration, Error> {
     if nanos > MAX_NANOS {
         return Err(Error::Hint("too long"));
     }
+    // Rounded, because fractions such as 0.1s are not exact in binary.
     Ok(Duration::from_nanos(nanos.round() as u64))
 }
 
@@ -200,7 +227,9 @@ pub fn parse_go_duration(text: &str) -> Result<Option<Duration>, Error> {
     if nanos > MAX_NANOS {
         return Err(Error::Duration(text.to_owned()));
     }
+    // Truncated, as Go does with fractions below a nanosecond.
     let nanos = nanos as u64;
+    // Callers treat zero and negative timeouts alike: no limit was given.
     Ok((!negative && nanos > 0).then(|| Duration::from_nanos(nanos)))
 }
 
@@ -216,6 +245,7 @@ enum DurationError<'a> {
 
 /// Parses numbers with units into nanoseconds, which may exceed the range of a Go duration.
 fn go_nanos(text: &str) -> Result<f64, DurationError<'_>> {
+    // Go allows a bare zero as the only number without a unit.
     if text == "0" {
         return Ok(0.0);
     }
@@ -226,12 +256,14 @@ fn go_nanos(text: &str) -> Result<f64, DurationError<'_>> {
     while !rest.is_empty() {
         let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.');
         let (number, tail) = rest.split_at(digits.unwrap_or(rest.len()));
+        // Fails for an empty number and for two points, which Go calls invalid as well.
         let number: f64 = number.parse().map_err(|_| DurationError::Invalid)?;
         let unit = tail.find(|c: char| c.is_ascii_digit() || c == '.');
         let (unit, tail) = tail.split_at(unit.unwrap_or(tail.len()));
         let factor = match unit {
             "" => return Err(DurationError::NoUnit),
             "ns" => 1.0,
+            // Micro sign and Greek mu: Go accepts both.
             "us" | "µs" | "μs" => 1e3,
             "ms" => 1e6,
             "s" => 1e9,
@@ -266,6 +298,7 @@ pub fn go_duration(d: Duration) -> String {
             match (minutes / 60, minutes % 60) {
                 (0, 0) => seconds,
                 (0, m) => format!("{m}m{seconds}"),
+                // Go prints inner zeros: `1h0m0s`.
                 (h, m) => format!("{h}h{m}m{seconds}"),
             }
         }
@@ -356,6 +389,22 @@ mod tests {
         assert_eq!(
             parse_micro("2024-01-01T00:00:00Z").unwrap_err().to_string(),
             r#"parsing time "2024-01-01T00:00:00Z" as "2006-01-02T15:04:05.000000Z07:00": cannot parse "Z" as ".000000""#
+        );
+        for (text, what) in [
+            // The `time` crate reads it as a leap second.
+            ("2016-12-31T23:59:60Z", "second"),
+            ("2016-12-31T23:60:00Z", "minute"),
+            ("2016-12-31T24:00:00Z", "hour"),
+            ("2016-13-31T00:00:00Z", "month"),
+            ("2023-02-29T00:00:00Z", "day"),
+            ("2023-02-00T00:00:00+01:00", "day"),
+        ] {
+            assert_eq!(e(text), format!("parsing time {text:?}: {what} out of range"));
+        }
+        let leap = "2016-12-31T23:59:60.000000Z";
+        assert_eq!(
+            parse_micro(leap).unwrap_err().to_string(),
+            format!("parsing time {leap:?}: second out of range")
         );
     }
 }

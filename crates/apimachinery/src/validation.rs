@@ -31,6 +31,7 @@ pub(crate) fn pattern_error(message: &str, pattern: &str, examples: &[&str]) -> 
     if examples.is_empty() {
         return format!("{message} (regex used for validation is '{pattern}')");
     }
+    // Upstream joins quoted examples that end in a comma, hence the two spaces before `or`.
     let shown: Vec<String> = examples.iter().map(|e| format!("'{e}', ")).collect();
     format!(
         "{message} (e.g. {}regex used for validation is '{pattern}')",
@@ -57,11 +58,13 @@ fn is_dns_char(b: u8) -> bool {
 
 fn matches_label(s: &str) -> bool {
     let b = s.as_bytes();
+    // First and last byte are checked apart from the rest; an empty string has neither and does not match.
     matches!((b.first(), b.last()), (Some(f), Some(l)) if is_dns_char(*f) && is_dns_char(*l))
         && b.iter().all(|&c| is_dns_char(c) || c == b'-')
 }
 
 fn matches_subdomain(s: &str) -> bool {
+    // Splitting gives an empty label for leading, trailing and doubled dots, which never matches.
     s.split('.').all(matches_label)
 }
 
@@ -83,6 +86,7 @@ fn subdomain_error() -> String {
 /// Checks a DNS-1123 label: `my-name`.
 pub fn dns1123_label(s: &str) -> Vec<String> {
     let mut out = Vec::new();
+    // Length and form are reported independently, as upstream's functions in `validation.go` do.
     if s.len() > LABEL_MAX {
         out.push(too_long(LABEL_MAX));
     }
@@ -122,6 +126,7 @@ pub fn dns1123_subdomain_with_underscore(s: &str) -> Vec<String> {
     }
     let plain = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit();
     let label = |part: &str| {
+        // One leading underscore per label is allowed; edges are checked behind it.
         let part = part.strip_prefix('_').unwrap_or(part);
         let edge = |c: Option<u8>| c.is_some_and(plain);
         edge(part.bytes().next())
@@ -160,6 +165,7 @@ pub fn dns1035_label(s: &str) -> Vec<String> {
     if s.len() > LABEL_MAX {
         out.push(too_long(LABEL_MAX));
     }
+    // `matches_label` rejects the empty string, so the index is safe.
     if !(matches_label(s) && s.as_bytes()[0].is_ascii_lowercase()) {
         out.push(pattern_error(
             "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character",
@@ -172,11 +178,13 @@ pub fn dns1035_label(s: &str) -> Vec<String> {
 
 /// Checks a label key or other qualified name: `name` or `example.com/name`.
 pub fn qualified_name(s: &str) -> Vec<String> {
+    // Label maps and annotations have as many keys as a client sends.
     pause();
     const WORDS: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character";
     const EXAMPLES: [&str; 3] = ["MyName", "my.name", "123-abc"];
     let mut out = Vec::new();
     let (prefix, name) = match s.split_once('/') {
+        // More than one slash is a single error: upstream does not look at the parts.
         Some((_, rest)) if rest.contains('/') => {
             out.push(format!(
                 "a valid label key {} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')",
@@ -202,6 +210,7 @@ pub fn qualified_name(s: &str) -> Vec<String> {
     if name.is_empty() {
         out.push(format!("name part {EMPTY}"));
     } else if name.len() > LABEL_MAX {
+        // Counts bytes and says so, unlike the messages for whole names.
         out.push(format!("name part must be no more than {LABEL_MAX} bytes"));
     }
     // An empty name causes this error, too, as upstream.
@@ -229,6 +238,7 @@ pub fn label_value(s: &str) -> Vec<String> {
 
 /// Checks a name that is used as a URL path segment.
 pub fn path_segment_name(s: &str) -> Vec<String> {
+    // Upstream's `path.IsValidPathSegmentName` returns at once for these.
     match s {
         "." | ".." => vec![format!("may not be '{s}'")],
         _ => path_segment_prefix(s),
@@ -245,6 +255,7 @@ pub(crate) fn path_segment_prefix(s: &str) -> Vec<String> {
 }
 
 fn dot_dirs(s: &str) -> Option<String> {
+    // Kubelet writes keys as files of a volume, where names starting with `..` are its own.
     match s {
         "." | ".." => Some(format!("must not be '{s}'")),
         s if s.starts_with("..") => Some("must not start with '..'".to_owned()),
@@ -254,6 +265,7 @@ fn dot_dirs(s: &str) -> Option<String> {
 
 /// Checks a key of a ConfigMap or Secret, which may become a file name when mounted.
 pub fn config_map_key(s: &str) -> Vec<String> {
+    // A ConfigMap may have tens of thousands of keys.
     pause();
     let mut out = Vec::new();
     if s.len() > SUBDOMAIN_MAX {
@@ -318,6 +330,7 @@ pub type NameFn = fn(name: &str, prefix: bool) -> Vec<String>;
 /// (`pkg/api/validation/generic.go`), so `x.-` passes.
 fn masked(name: &str, prefix: bool) -> std::borrow::Cow<'_, str> {
     if prefix && name.len() > 1 && name.ends_with('-') {
+        // Cut between characters: Go cuts bytes, but a name with other characters fails the check anyway.
         let cut = (0..=name.len() - 2)
             .rev()
             .find(|&i| name.is_char_boundary(i))

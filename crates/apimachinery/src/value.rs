@@ -37,6 +37,7 @@ pub enum Value {
     Object(Map),
 }
 
+// `get` returns references, so an absent member needs a value that lives long enough.
 static NULL: Value = Value::Null;
 
 // === impl Value ===
@@ -64,6 +65,7 @@ impl Value {
 
     /// Sets the value at `path`, creating objects on the way and replacing non-objects.
     pub fn set(&mut self, path: &[&str], value: impl Into<Value>) {
+        // Missing members are inserted as null and become objects one level further down.
         let slot = path.iter().fold(self, |v, k| v.make_object().entry(k));
         *slot = value.into();
     }
@@ -71,6 +73,7 @@ impl Value {
     /// Removes the value at `path` and returns it.
     pub fn unset(&mut self, path: &[&str]) -> Option<Value> {
         let (last, parents) = path.split_last()?;
+        // Parents that are absent or not objects end the walk without creating anything.
         self.at_mut(parents)?.as_object_mut()?.remove(last)
     }
 
@@ -175,6 +178,7 @@ impl Value {
     fn measure(&self, bytes: usize) -> Option<usize> {
         /// Quotes, colon and comma of a member, or a short scalar.
         const NODE: usize = 4;
+        // Counting down stops at the first excess, so a huge object costs no more than the limit.
         let left = bytes.checked_sub(NODE)?;
         match self {
             Self::String(s) => left.checked_sub(s.len()),
@@ -205,6 +209,7 @@ impl Eq for Value {}
 
 impl Hash for Value {
     fn hash<H: Hasher>(&self, state: &mut H) {
+        // Different types may have equal content (`0` and `0.0`), and are not equal.
         std::mem::discriminant(self).hash(state);
         match self {
             Self::Null => {}

@@ -5,7 +5,7 @@ use std::sync::Arc;
 /// Identifies a node of one tree; ids are dense.
 pub(crate) type Id = usize;
 
-/// A node.
+/// A node of the syntax tree, in which macros are already expanded.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Expr {
     pub id: Id,
@@ -38,9 +38,12 @@ impl Expr {
 
     /// Whether the field is selected from the name anywhere in here.
     pub(crate) fn selects(&self, name: &str, field: &str) -> bool {
+        // Names of loop variables count as well; the answer is only used to decide what has to be supplied, so too
+        // often is safe.
         let of = |e: &Self| matches!(&e.kind, Kind::Ident(ident) if **ident == *name);
         let mut found = match &self.kind {
             Kind::Select(select) => of(&select.operand) && &*select.field == field,
+            // `a.?b` is a call with the field as a string literal.
             Kind::Call(call) => match call.args.as_slice() {
                 [operand, member] if &*call.function == op::OPT_SELECT => {
                     of(operand) && matches!(&member.kind, Kind::Literal(Literal::String(s)) if &**s == field)
@@ -49,6 +52,7 @@ impl Expr {
             },
             _ => false,
         };
+        // No early exit: `children` visits all, but a found answer stops the recursion below.
         self.children(&mut |child| found = found || child.selects(name, field));
         found
     }

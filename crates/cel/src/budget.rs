@@ -52,10 +52,14 @@ impl Budget {
     /// See [`Exceeded`].
     pub fn evaluate<'a>(&mut self, program: &'a Program, activation: &dyn Activation<'a>) -> Result<Val<'a>, Exceeded> {
         let outcome = program.evaluate_within(activation, self.left.unwrap_or(EACH), &self.patterns);
+        // What one evaluation costs is unavailable to later ones, errors included: they have taken the time all the
+        // same.
         if let Some(left) = &mut self.left {
             *left = left.saturating_sub(outcome.cost.saturating_add(START));
         }
         outcome.value.map_err(|why| match (why, &self.left) {
+            // Under the quick limit, running out says nothing about the expression; the caller evaluates it again
+            // with the full limit.
             (Fail::Cost, Some(_)) => Exceeded::Costly,
             (why, _) => Exceeded::Failed(why),
         })

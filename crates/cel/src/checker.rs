@@ -28,22 +28,23 @@ pub(crate) struct Checked {
 /// The declaration that a node refers to.
 #[derive(Clone, Default)]
 pub(crate) enum Reference {
-    /// The node is no reference.
+    /// The node refers to nothing.
     #[default]
     None,
     /// The declared variable with this index in [`Checked::variables`].
     Variable(usize),
-    /// A type.
+    /// A type that is used as a value.
     Type(Type),
     /// The type of the object that is constructed.
     Object(Arc<ObjectType>),
-    /// A function.
+    /// A function, with the overloads that the arguments allow.
     Function(Callee),
 }
 
 pub(crate) fn check(source: &str, root: &Expr, ids: usize, env: &Environment) -> Result<Checked, Issues> {
     let mut checker = Checker {
         env,
+        // `Dyn` is overwritten for every node that is visited; ids of macro arguments that expansion dropped keep it.
         types: vec![Type::Dyn; ids],
         references: vec![Reference::None; ids],
         scopes: Vec::new(),
@@ -53,9 +54,11 @@ pub(crate) fn check(source: &str, root: &Expr, ids: usize, env: &Environment) ->
         indexes: HashMap::new(),
     };
     checker.expr(root);
+    // Without types, validation of literals and closing would report consequences of the same error.
     if !checker.errors.is_empty() {
         return Err(Issues::place(source, checker.errors));
     }
+    // Types are closed once all parameters are bound; closing while checking would freeze some as dyn.
     let mut closing = checker.unifier.closing();
     let checked = Checked {
         types: checker.types.iter().map(|t| closing.close(t)).collect(),
@@ -122,6 +125,8 @@ impl Checker<'_> {
             Kind::Fold(fold) => self.fold(fold),
         };
         let mut ty = self.unifier.resolve(&ty);
+        // Before the type is stored: a type that doubles with each loop would take exponential time to print and
+        // close.
         if self.unifier.parts(&ty) > MAX_PARTS {
             ty = self.error(e.at, format!("type of the expression has more than {MAX_PARTS} parts"));
         }
@@ -131,10 +136,12 @@ impl Checker<'_> {
 
     /// The type of the variable or type that a name refers to. The name may be qualified.
     fn identifier(&mut self, id: Id, name: &str) -> Option<Type> {
+        // Innermost first: a loop variable hides variables and types of the same name.
         if let Some((_, ty)) = self.scopes.iter().rev().find(|(n, _)| &**n == name) {
             return Some(ty.clone());
         }
         if let Some(schema) = self.env.variable(name) {
+            // A map beside the list: policies refer to their variables hundreds of times.
             let index = self.indexes.get(name).copied().unwrap_or_else(|| {
                 let name: Arc<str> = name.into();
                 self.variables.push(name.clone());
@@ -151,6 +158,7 @@ impl Checker<'_> {
     }
 
     fn select(&mut self, e: &Expr, select: &Select) -> Type {
+        // A chain may be a qualified name; cel-go prefers the longest interpretation as a name over a selection.
         let name = self.name(select);
         if !select.test
             && let Some(name) = &name
@@ -163,6 +171,7 @@ impl Checker<'_> {
             && let Some(name) = &name
             && self.env.variable(name).is_some()
         {
+            // Records the reference; the type does not matter for `has`.
             self.identifier(e.id, name);
             return Type::Bool;
         }
@@ -179,6 +188,7 @@ impl Checker<'_> {
             && !inner.test
         {
             parts += 1;
+            // Without the bound, a chain of n selections would build n names, which is quadratic.
             if parts > self.env.longest_name() && !self.env.constructs_objects {
                 return None;
             }
@@ -204,6 +214,7 @@ impl Checker<'_> {
                 None => self.error(at, format!("undefined field '{name}'")),
             },
             Type::Param(_) => {
+                // The operand has to be something with fields; binding it to dyn lets every later use pass.
                 self.unifier.assignable(&Type::Dyn, &of);
                 Type::Dyn
             }
@@ -226,6 +237,7 @@ impl Checker<'_> {
             Type::Optional(of) => of.as_ref().clone(),
             open if open.is_dyn() => open,
             other => {
+                // cel-go reports the wanted type as an optional of what was found.
                 self.mismatch(at, &Type::optional(other.clone()), &other);
                 other
             }
@@ -236,6 +248,8 @@ impl Checker<'_> {
     /// because the values of `format` may differ.
     fn join(&mut self, before: Option<Type>, ty: Type) -> Type {
         let Some(before) = before else { return ty };
+        // Elements of different types make the literal dynamic, as cel-go does without homogeneous aggregate
+        // literals.
         match self.unifier.assignable(&before, &ty) {
             true => self.unifier.general(&before, &ty),
             false => Type::Dyn,
@@ -251,6 +265,7 @@ impl Checker<'_> {
             }
             of = Some(self.join(of, ty));
         }
+        // An empty list takes its element type from its use.
         Type::list(of.unwrap_or_else(|| self.unifier.fresh()))
     }
 
@@ -271,6 +286,7 @@ impl Checker<'_> {
     }
 
     fn object(&mut self, e: &Expr, of: &Struct) -> Type {
+        // A leading dot makes the name absolute; all names are, without a container.
         let name = of.name.strip_prefix('.').unwrap_or(&of.name);
         let found = self.env.object_type(name);
         if found.is_none() {
@@ -285,6 +301,7 @@ impl Checker<'_> {
             let mut value = self.expr(&field.value);
             let wanted = match found.as_ref().map(|of| of.field(&field.name)) {
                 None => Type::Error,
+                // Unknown types and fields accept anything, so that one mistake gives one error.
                 Some(Some(field)) => field.schema.ty.clone(),
                 Some(None) => self.error(field.at, format!("undefined field '{}'", field.name)),
             };
@@ -306,6 +323,7 @@ impl Checker<'_> {
 
     fn fold(&mut self, fold: &Fold) -> Type {
         let range = self.expr(&fold.range);
+        // Errors of the initializer are those of the target for optional macros.
         let before = self.errors.len();
         let accumulator = self.expr(&fold.init);
         // cel-go's expansion of the macro contains the target twice, so errors in it are reported twice.
@@ -314,9 +332,11 @@ impl Checker<'_> {
         }
         let (first, second) = match self.unifier.resolve(&range) {
             Type::List(of) if fold.var2.is_some() => (Type::Int, of.as_ref().clone()),
+            // A list with one variable has no second one, and nothing can refer to it.
             Type::List(of) => (of.as_ref().clone(), Type::Error),
             Type::Map(of) => of.as_ref().clone(),
             open @ (Type::Dyn | Type::Error | Type::Param(_)) => {
+                // A parameter becomes dyn, as cel-go does when the range has no known type.
                 self.unifier.assignable(&Type::Dyn, &open);
                 (Type::Dyn, Type::Dyn)
             }
@@ -329,6 +349,7 @@ impl Checker<'_> {
                 (Type::Error, Type::Error)
             }
         };
+        // Variables are visible in condition and step only; the result sees just the accumulator.
         let depth = self.scopes.len();
         self.scopes.push((fold.accumulator.clone(), accumulator.clone()));
         self.scopes.push((fold.var.clone(), first));

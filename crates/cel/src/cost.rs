@@ -41,10 +41,12 @@ pub(crate) fn quarter(size: u64) -> u64 {
 /// How much traversing a value takes: the size of strings (in code points), bytes, lists and maps, else 1.
 fn size(v: &Val<'_>) -> u64 {
     match v {
+        // The cost counts code points because cel-go's strings are measured in them.
         Val::String(s) => s.chars().count() as u64,
         Val::Bytes(b) => b.len() as u64,
         Val::List(l) => l.len() as u64,
         Val::Map(m) => m.len() as u64,
+        // The size of a declared object is its number of fields present, like a map's in cel-go.
         Val::Object(m, _) => m.len() as u64,
         Val::Optional(Some(v)) => size(v),
         Val::Net(Net::Ip(ip)) => {
@@ -79,10 +81,13 @@ fn traverse(v: &Val<'_>, cost: &mut u64) {
         return;
     }
     match v {
+        // Rounded down, unlike `tenth`: Kubernetes divides integers here.
         Val::String(s) => *cost += s.len() as u64 / 10,
         Val::Bytes(b) => *cost += b.len() as u64 / 10,
+        // Elements that are not of their schema's type are skipped; the call itself reports them.
         Val::List(list) => list.iter().flatten().for_each(|v| traverse(&v, cost)),
         Val::Map(map) => {
+            // An error in the map costs nothing here, since the call fails on it before it does any work.
             for (k, v) in map.entries().unwrap_or_default() {
                 traverse(&k, cost);
                 traverse(&v, cost);
@@ -93,10 +98,12 @@ fn traverse(v: &Val<'_>, cost: &mut u64) {
 }
 
 fn comparison(a: &[Val<'_>]) -> u64 {
+    // The shorter side bounds the comparison.
     tenth(at(a, 0).min(at(a, 1)))
 }
 
 fn pattern(a: &[Val<'_>]) -> u64 {
+    // One more than the text: matching an empty text still runs the pattern.
     tenth(1 + at(a, 0)).saturating_mul(quarter(at(a, 1)))
 }
 
@@ -111,9 +118,11 @@ fn network(a: &[Val<'_>]) -> u64 {
 
 /// A sort, or the search for duplicates, compares each element with each other.
 fn self_comparison(list: Option<&Val<'_>>) -> u64 {
+    // `null` and errors in place of a list fail in the call.
     let Some(Val::List(list)) = list else { return 1 };
     let n = list.len() as u64;
     let product = n.saturating_mul(n).saturating_mul(2);
+    // The type of the first element stands for all, as upstream samples it.
     let text = match list.get(0) {
         Some(Ok(Val::String(_) | Val::Bytes(_))) => n.saturating_mul(n) / 10,
         _ => 0,
@@ -132,6 +141,7 @@ pub(crate) fn of_call(function: &str, overload: Option<&Overload>) -> CallCost {
     let text = matches!(first, Some(Type::String | Type::Bytes));
     let mut after: Option<fn(&Val<'_>) -> u64> = None;
     let before: fn(&[Val<'_>]) -> u64 = match function {
+        // Types of Kubernetes' libraries compare in one step at run time.
         "_==_" => |a| match a.first() {
             Some(
                 Val::Quantity(..) | Val::Net(_) | Val::Url(_) | Val::Semver(_) | Val::Format(_) | Val::Authority(_),
@@ -141,6 +151,7 @@ pub(crate) fn of_call(function: &str, overload: Option<&Overload>) -> CallCost {
         "_!=_" => comparison,
         "_<_" | "_<=_" | "_>_" | "_>=_" if text => comparison,
         "_+_" if text => |a| tenth(at(a, 0) + at(a, 1)),
+        // Searching a list compares with each element; a map is one lookup.
         "@in" if matches!(overload.map(|o| &o.params[1]), Some(Type::List(_))) => |a| at(a, 1),
         "matches" if overload.is_some_and(|o| o.member) => pattern,
         "find" | "findAll" => pattern,
@@ -166,6 +177,7 @@ pub(crate) fn of_call(function: &str, overload: Option<&Overload>) -> CallCost {
         "containsIP" => network,
         "containsCIDR" => |a| network(a) + tenth(at(a, 0)) + 1,
         "validate" => |a| match a {
+            // The cost of the format's regular expression, whether or not it is checked by one here.
             [Val::Format(format), s] => tenth(1 + size(s)) * quarter(format.pattern_size),
             _ => 1,
         },
@@ -175,6 +187,7 @@ pub(crate) fn of_call(function: &str, overload: Option<&Overload>) -> CallCost {
         "distinct" | "sort" => |a| self_comparison(a.first()),
         "@sortByAssociatedKeys" => |a| self_comparison(a.get(1)),
         "slice" | "reverse" => {
+            // The result has its size only afterwards, and the work is proportional to it.
             after = Some(allocation);
             |_| 0
         }
@@ -185,6 +198,7 @@ pub(crate) fn of_call(function: &str, overload: Option<&Overload>) -> CallCost {
         "flatten" => |a| {
             let depth = match a.get(1) {
                 Some(Val::Int(n)) => u64::try_from(*n).unwrap_or(0),
+                // A negative depth is an error of the call, so its cost does not matter.
                 _ => 1,
             };
             at(a, 0).saturating_mul(depth).saturating_add(1 + LIST)

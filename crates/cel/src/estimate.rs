@@ -46,6 +46,7 @@ pub(crate) fn estimate(root: &Expr, checked: &Checked, env: &Environment) -> u64
     let mut estimator = Estimator {
         checked,
         env,
+        // Upstream's estimator roots every path at the rule's `self`.
         root: env.root.as_deref().and_then(|name| env.variable(name)),
         locals: Vec::new(),
     };
@@ -84,12 +85,14 @@ impl<'e> Estimator<'e> {
         let known = match &e.kind {
             Kind::Literal(literal) => Estimated::literal(literal),
             Kind::Ident(_) => self.identifier(e),
+            // A qualified name is one step; `has` of it costs one and has no size.
             Kind::Select(select) if !matches!(self.checked.references[e.id], Reference::None) => match select.test {
                 true => Estimated::new(1),
                 false => self.identifier(e),
             },
             Kind::Select(select) => {
                 let operand = self.expr(&select.operand);
+                // cel-go charges a selection only where the operand is a map or object.
                 let charged = matches!(self.ty(&select.operand), Type::Map(_) | Type::Object(_));
                 if select.test {
                     return Estimated::new(operand.cost);
@@ -101,6 +104,7 @@ impl<'e> Estimator<'e> {
                 }
             }
             Kind::List(elements) => {
+                // Upstream's `listCreateBaseCost`.
                 let (mut cost, mut values) = (10, Size::none(elements.is_empty()));
                 for element in elements {
                     let known = self.expr(&element.value);
@@ -119,6 +123,7 @@ impl<'e> Estimator<'e> {
                 }
             }
             Kind::Map(entries) => {
+                // Upstream's `mapCreateBaseCost`.
                 let mut cost = 30;
                 let (mut keys, mut values) = (Size::none(entries.is_empty()), Size::none(entries.is_empty()));
                 for entry in entries {
@@ -140,6 +145,7 @@ impl<'e> Estimator<'e> {
             }
             Kind::Struct(of) => {
                 let costs = of.fields.iter().map(|f| self.expr(&f.value).cost);
+                // Upstream's `structCreateBaseCost`.
                 Estimated::new(costs.fold(40, u64::saturating_add))
             }
             Kind::Fold(fold) => self.fold(fold),
@@ -156,6 +162,8 @@ impl<'e> Estimator<'e> {
         if let Kind::Ident(name) = &e.kind
             && let Some(local) = self.locals.iter().rev().find(|l| l.name == *name)
         {
+            // A loop variable takes the size of its place first; for the result of a computation there is only the
+            // recorded one.
             let size = size_at(local.place)
                 .or_else(|| Size::of_type(self.ty(e)))
                 .or(local.size);
@@ -180,6 +188,8 @@ impl<'e> Estimator<'e> {
     fn fold(&mut self, fold: &Fold) -> Estimated<'e> {
         let range = self.expr(&fold.range);
         let init = self.expr(&fold.init);
+        // The optional macros contain their target twice in cel-go, so its cost is that of both reads and not of the
+        // fold.
         let twice = &*fold.accumulator == TARGET;
         let sum = match twice {
             true => 0,
@@ -193,6 +203,7 @@ impl<'e> Estimator<'e> {
             size: self.size(&init, self.ty(&fold.init)),
             entries: init.entries.clone(),
         });
+        // `cel.bind` is a loop over nothing: neither condition nor step are ever evaluated.
         if is_bind(fold) {
             let result = self.expr(&fold.result);
             self.locals.truncate(depth);
@@ -209,6 +220,7 @@ impl<'e> Estimator<'e> {
         };
         let keys = (
             self.step(range.place, Schema::key),
+            // Only elements of literals have sizes without a place.
             range.entries.as_ref().map(|e| e.key),
         );
         let values = (
@@ -233,13 +245,16 @@ impl<'e> Estimator<'e> {
         }
         let condition = self.expr(&fold.condition);
         let step = self.expr(&fold.step);
+        // The loop variables end here; the result only sees the accumulator.
         self.locals.truncate(depth + 1);
         let result = self.expr(&fold.result);
         self.locals.truncate(depth);
+        // Without any bound, the number of rounds is the largest, and the estimate exceeds every limit.
         let rounds = self.size(&range, self.ty(&fold.range)).unwrap_or(Size::UNKNOWN);
         let round = condition.cost.saturating_add(step.cost);
         let cost = sum.saturating_add(result.cost);
         let (size, entries) = match &fold.init.kind {
+            // A loop that builds a list or map has at most as many elements as rounds.
             Kind::List(_) | Kind::Map(_) => (Some(rounds), step.entries),
             _ => (self.size(&init, self.ty(&fold.init)), None),
         };

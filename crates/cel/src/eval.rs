@@ -39,11 +39,13 @@ pub(crate) fn field<'a>(of: &Val<'a>, name: &'a str) -> Option<Out<'a>> {
     match of {
         Val::Object(m, ty) => {
             let field = ty.field(name)?;
+            // Nulls count as absent because Kubernetes drops them before evaluating rules.
             let v = m.get(&field.key).filter(|v| !v.is_null())?;
             Some(Val::of(v, &field.schema))
         }
         Val::Map(map) => map.member(name),
         Val::Record(record) => record.field(name),
+        // cel-go indexes lists by name as well, and fails with this error.
         Val::List(_) => Some(library::no_index(&Val::from(name))),
         _ => None,
     }
@@ -57,6 +59,7 @@ impl<'p, 'a> Machine<'p, 'a> {
         patterns: &'p PatternBudget,
     ) -> Self {
         let mut variables = Vec::new();
+        // Filled on first use: a policy declares many variables of which an expression reads few.
         variables.resize_with(program.variables.len(), || None);
         let mut locals = Vec::new();
         locals.resize_with(program.plan.slots, || Ok(Val::Null));
@@ -89,6 +92,8 @@ impl<'p, 'a> Machine<'p, 'a> {
 
     fn expr(&mut self, node: &'a Node) -> Out<'a> {
         match node {
+            // Constants are strings of the program, which outlives the values: borrowing saves a reference count per
+            // read.
             Node::Const(Val::String(Text::Shared(s))) => Ok(Val::String(Text::Borrowed(s))),
             Node::Const(v) => Ok(v.clone()),
             Node::Variable { index, charge } => {
@@ -100,7 +105,9 @@ impl<'p, 'a> Machine<'p, 'a> {
                 self.variable(*index).map(|_| Val::Bool(true))
             }
             Node::Local { slot, charge } => {
+                // Taken before it is evaluated, so that a recursive read cannot evaluate it again.
                 if let Some(value) = self.unread[*slot].take() {
+                    // The error is stored like a value: a second read costs no second evaluation.
                     self.locals[*slot] = self.expr(value);
                 }
                 self.charge(*charge)?;
@@ -112,6 +119,7 @@ impl<'p, 'a> Machine<'p, 'a> {
             }
             Node::Taken { slot } => {
                 self.charge(1)?;
+                // Moved out, so that the map insert that follows changes it in place instead of copying it.
                 std::mem::replace(&mut self.locals[*slot], Ok(Val::Null))
             }
             Node::Select(select) => self.select(select),
@@ -124,6 +132,7 @@ impl<'p, 'a> Machine<'p, 'a> {
                 _ => no_overload(),
             },
             Node::NotStrictlyFalse(of) => {
+                // The loop condition: errors mean to go on, and only the cost limit ends it.
                 let value = self.expr(of);
                 self.charge(1)?;
                 match value {
@@ -152,14 +161,17 @@ impl<'p, 'a> Machine<'p, 'a> {
             }
             Node::Fold(fold) => self.fold(fold),
             Node::Bind { slot, value, result } => {
+                // Evaluated where the result first reads it, so an unused binding costs nothing.
                 self.unread[*slot] = Some(value);
                 let result = self.expr(result);
+                // The result may not have read it; the slot is reused by other bindings.
                 self.unread[*slot] = None;
                 result
             }
             Node::Twice { slot, value, result } => {
                 let before = self.cost;
                 self.locals[*slot] = Ok(self.expr(value)?);
+                // cel-go evaluates the target twice, so the second read is charged what the first has cost.
                 self.repeated[*slot] = self.cost - before;
                 self.expr(result)
             }
@@ -180,6 +192,7 @@ impl<'p, 'a> Machine<'p, 'a> {
     }
 
     fn object(&mut self, of: &Arc<ObjectType>, fields: &'a [(Arc<str>, Node, bool)]) -> Out<'a> {
+        // Collected before any is set: an error in a later value has to win over one in the type.
         let mut values = Vec::with_capacity(fields.len());
         for (name, value, optional) in fields {
             match (self.expr(value)?, optional) {
@@ -195,6 +208,7 @@ impl<'p, 'a> Machine<'p, 'a> {
         }
         let mut out = BTreeMap::new();
         for (name, value) in values {
+            // JSON patches have fields that depend on each other, which `set` checks.
             match Arc::ptr_eq(of, &json_patch::TYPE) {
                 true => json_patch::set(&mut out, name, value)?,
                 false => drop(out.insert(Str::new(name), value)),
@@ -215,6 +229,7 @@ impl<'p, 'a> Machine<'p, 'a> {
             Some(value) => value,
             None => error(format!("no such attribute(s): {name}")),
         };
+        // Cached with its error: the activation may compute it, and cel-go memoises variables as well.
         self.variables[index] = Some(value.clone());
         value
     }
@@ -222,6 +237,7 @@ impl<'p, 'a> Machine<'p, 'a> {
     fn select(&mut self, select: &'a Select) -> Out<'a> {
         let operand = self.expr(&select.operand)?;
         let (of, optional) = match &operand {
+            // Selecting from nothing is nothing, whatever the field.
             Val::Optional(None) => {
                 self.charge(select.charge)?;
                 return Ok(match select.kind {
@@ -240,9 +256,11 @@ impl<'p, 'a> Machine<'p, 'a> {
             of => field(of, &select.field).transpose(),
         };
         if select.kind == Selection::Test {
+            // `has` is charged once per test in cel-go, regardless of the depth.
             self.charge(1)?;
             return found.map(|found| Val::Bool(found.is_some()));
         }
+        // An absent optional member is not charged as a selection.
         self.charge(select.charge + u64::from(!optional || !matches!(found, Ok(None))))?;
         match found? {
             found if optional => Ok(wrap(found)),
@@ -279,6 +297,7 @@ impl<'p, 'a> Machine<'p, 'a> {
             [a] => match self.expr(a) {
                 Ok(a) => self.invoke(call, &mut [a]),
                 Err(Fail::Cost) => Err(Fail::Cost),
+                // Null stands for the failed argument, because costs are computed from the arguments.
                 Err(why) => self.in_vain(call, why, &[Val::Null]),
             },
             [a, b] => {
@@ -333,6 +352,8 @@ impl<'p, 'a> Machine<'p, 'a> {
             Ok(out) => {
                 self.charge(call.cost.after(&out))?;
                 if call.builds {
+                    // Exceeding memory is reported like exceeding cost, since Kubernetes has no separate failure for
+                    // it.
                     self.memory = self.memory.checked_sub(memory_of(&out)).ok_or(Fail::Cost)?;
                 }
                 Ok(out)
@@ -354,12 +375,14 @@ impl<'p, 'a> Machine<'p, 'a> {
     /// `&&` and `||`: an operand that decides the result absorbs an error of the other.
     fn logical(&mut self, operands: &'a [Node; 2], decisive: bool) -> Out<'a> {
         let mut failure = None;
+        // Both operands are evaluated unless one decides, even behind an error: it may be absorbed.
         for operand in operands {
             match self.expr(operand) {
                 Ok(Val::Bool(b)) if b == decisive => return Ok(Val::Bool(decisive)),
                 Ok(Val::Bool(_)) => {}
                 Err(Fail::Cost) => return Err(Fail::Cost),
                 Ok(_) => failure = failure.or(Some(Fail::Error(NO_OVERLOAD.into()))),
+                // The first failure is reported.
                 Err(e) => failure = failure.or(Some(e)),
             }
         }
@@ -386,6 +409,7 @@ impl<'p, 'a> Machine<'p, 'a> {
     fn map(&mut self, entries: &'a [(Node, Node, bool)]) -> Out<'a> {
         let mut out = BTreeMap::new();
         for (key, value, optional) in entries {
+            // cel-go evaluates the key before the value, and so errors come in that order.
             let key = self.expr(key)?;
             let value = self.expr(value)?;
             let value = match (value, optional) {

@@ -78,6 +78,7 @@ impl<'s> Lexer<'s> {
         Self {
             chars,
             at: 0,
+            // A hundred: more than any honest expression has, and few enough scans of the longest text.
             retries: 100,
             errors: Vec::new(),
         }
@@ -92,6 +93,7 @@ impl<'s> Lexer<'s> {
                 None => Some(Token::Eof),
                 Some(_) => self.token(),
             };
+            // `None` is text that was reported and skipped.
             let Some(token) = token else { continue };
             let last = token == Token::Eof;
             out.push(Lexeme {
@@ -110,6 +112,7 @@ impl<'s> Lexer<'s> {
     }
 
     fn error(&mut self, at: usize, message: impl Into<String>) {
+        // Text of nothing but errors must not collect one for each character.
         if self.errors.len() < 100 {
             self.errors.push((at as u32, message.into()));
         }
@@ -131,9 +134,11 @@ impl<'s> Lexer<'s> {
 
     fn token(&mut self) -> Option<Token> {
         let c = self.peek(0)?;
+        // A dot starts a number only before a digit; otherwise it selects a member.
         if c.is_ascii_digit() || (c == '.' && self.peek(1).is_some_and(|c| c.is_ascii_digit())) {
             return self.number();
         }
+        // Before identifiers: `b` and `r` may be prefixes of string literals.
         if let Some(prefix) = self.string_prefix() {
             return self.string(prefix);
         }
@@ -155,6 +160,7 @@ impl<'s> Lexer<'s> {
             let mut here = self.chars[self.at..].iter();
             p.chars().all(|c| here.next() == Some(&c))
         });
+        // `=` is listed so that it is found whole, but it is not an operator of the language.
         if let Some(p) = found.filter(|p| **p != "=") {
             self.at += p.len();
             return Some(Token::Punct(p));
@@ -169,6 +175,7 @@ impl<'s> Lexer<'s> {
                 {
                     self.at += 1;
                 }
+                // A name in backticks is a token of cel-go; Kubernetes rejects it later, in the parser.
                 if self.peek(0) == Some('`') && self.at > start + 1 {
                     self.at += 1;
                     return Some(Token::Quoted);
@@ -179,6 +186,7 @@ impl<'s> Lexer<'s> {
             '=' | '|' | '&' => self.at += 1,
             _ => {}
         }
+        // Consuming the next character may have passed the end.
         self.at = self.at.min(self.chars.len());
         self.unrecognized(start);
         None
@@ -204,12 +212,14 @@ impl<'s> Lexer<'s> {
         };
         digits(self);
         let mut float = false;
+        // A dot without a digit behind it belongs to a selection: `1.size()`.
         if self.peek(0) == Some('.') && self.peek(1).is_some_and(|c| c.is_ascii_digit()) {
             self.at += 1;
             digits(self);
             float = true;
         }
         if matches!(self.peek(0), Some('e' | 'E')) {
+            // An `e` without digits is left to be an identifier, since the grammar matches the longest number.
             let sign = usize::from(matches!(self.peek(1), Some('+' | '-')));
             if self.peek(1 + sign).is_some_and(|c| c.is_ascii_digit()) {
                 self.at += 1 + sign;
@@ -266,6 +276,7 @@ impl<'s> Lexer<'s> {
         self.at += width;
         let mut out = Vec::new();
         loop {
+            // Checked first, but as wide as the opening quotes: a single quote inside of triple quotes is content.
             let closed = (0..width).all(|i| self.peek(i) == Some(quote));
             match self.peek(0) {
                 Some(_) if closed => break,
@@ -275,6 +286,8 @@ impl<'s> Lexer<'s> {
                     return self.unterminated(start, prefix, triple);
                 }
                 Some('\\') if !raw => {
+                    // The grammar matches the whole literal before escapes are evaluated, so a bad one leaves it
+                    // unterminated.
                     if let Some(wrong) = self.no_escape() {
                         self.at = wrong;
                         return self.unterminated(start, prefix, triple);
@@ -296,7 +309,8 @@ impl<'s> Lexer<'s> {
         })
     }
 
-    /// Where the text here is no escape sequence: the offset behind the first character that does not fit.
+    /// The offset behind the first character that does not fit an escape sequence; `None` if the sequence here is
+    /// valid.
     fn no_escape(&self) -> Option<usize> {
         let digits = |from: usize, count: usize, radix: u32| {
             let wrong = (from..from + count).find(|i| !self.peek(*i).is_some_and(|c| c.is_digit(radix)))?;
@@ -315,9 +329,11 @@ impl<'s> Lexer<'s> {
     /// The start of an unterminated string is read as something shorter: the prefix as a name, the first two
     /// of three quotes as an empty string.
     fn unterminated(&mut self, start: usize, prefix: usize, triple: bool) -> Option<Token> {
+        // Each retry may scan to the end of the text, so their number is limited.
         let retry = self.retries > 0;
         self.retries = self.retries.saturating_sub(1);
         if triple && retry {
+            // Two quotes are an empty string; the third one starts the next token.
             self.at = start + prefix + 2;
             let bytes = matches!(self.chars[start], 'b' | 'B');
             return Some(if bytes {
@@ -337,6 +353,7 @@ impl<'s> Lexer<'s> {
     }
 
     fn unrecognized(&mut self, start: usize) {
+        // Long garbage is cut, because it is the client's.
         let text: String = self.chars[start..self.at].iter().take(64).collect();
         self.error(start, format!("Syntax error: token recognition error at: '{text}'"));
     }
@@ -358,6 +375,7 @@ impl<'s> Lexer<'s> {
             'u' if !bytes => (4, 16),
             'U' if !bytes => (8, 16),
             '0'..='3' => {
+                // The digit that was read belongs to the number: octal escapes have three digits and no prefix.
                 self.at -= 1;
                 (3, 8)
             }
@@ -372,6 +390,7 @@ impl<'s> Lexer<'s> {
         };
         self.at += digits;
         match (bytes, char::from_u32(code)) {
+            // Escapes of bytes are single bytes, also above 0x7f.
             (true, _) => out.push(code as u8),
             (false, Some(c)) => push(out, c),
             (false, None) => self.error(start, "invalid unicode code point"),

@@ -75,13 +75,13 @@ pub struct Environment {
     /// The variable that was declared first; `None` after `forget_root`.
     root: Option<Arc<str>>,
     types: Vec<Arc<ObjectType>>,
-    /// How many dots the name of a variable or type has at most.
+    /// Maximum number of dots in the name of a variable or type.
     dots: usize,
     constructs_objects: bool,
     binds: bool,
 }
 
-/// A compiled expression.
+/// A compiled expression, which any number of evaluations share.
 pub struct Program {
     plan: plan::Plan,
     result: Type,
@@ -99,7 +99,7 @@ pub enum Unusable {
     /// It has another type than the place where it is used requires.
     #[error("unexpected type {0}")]
     Type(Type),
-    /// Its constants cannot be computed ([`Issues::is_of_constants`]), such as a pattern that is no regular
+    /// Its constants cannot be computed ([`Issues::is_of_constants`]), such as a pattern that is not a regular
     /// expression.
     #[error("program instantiation failed: {0}")]
     Instantiation(#[source] Issues),
@@ -117,7 +117,7 @@ pub trait Activation<'a> {
 pub struct Variable<'a> {
     /// The name it was declared with.
     pub name: &'a str,
-    /// Its value.
+    /// The value in this evaluation.
     pub value: Val<'a>,
 }
 
@@ -144,7 +144,7 @@ fn find<'a>(variables: &[Variable<'a>], name: &str) -> Option<Out<'a>> {
 /// The end of an evaluation.
 #[derive(Debug)]
 pub struct Outcome<'a> {
-    /// The result, or why there is none.
+    /// The result, or why the evaluation failed.
     pub value: Out<'a>,
     /// The cost of the evaluation.
     pub cost: u64,
@@ -155,6 +155,7 @@ impl Environment {
     pub fn declare(&mut self, name: &str, schema: Schema) {
         let name: Arc<str> = name.into();
         self.dots = self.dots.max(dots(&name));
+        // The variable that is declared first is the root of estimates.
         self.root.get_or_insert_with(|| name.clone());
         self.variables.insert(name, schema);
     }
@@ -182,6 +183,7 @@ impl Environment {
     /// Declares a type by its name, so that expressions can construct objects of it.
     pub fn declare_type(&mut self, of: Arc<ObjectType>) {
         self.dots = self.dots.max(dots(&of.name));
+        // A later declaration replaces an earlier one of the same name.
         self.types.retain(|t| t.name != of.name);
         self.types.push(of);
     }
@@ -191,7 +193,7 @@ impl Environment {
         self.variables.get(name)
     }
 
-    /// How many parts the longest name of a variable or type has, but for those of constructed objects.
+    /// Number of parts of the longest name of a variable or type, apart from those of constructed objects.
     fn longest_name(&self) -> usize {
         // `google.protobuf.Timestamp`
         1 + self.dots.max(2)
@@ -205,6 +207,7 @@ impl Environment {
             _ if !self.constructs_objects => None,
             "JSONPatch" => Some(value::json_patch::TYPE.clone()),
             "Object" => Some(Arc::new(ObjectType::open(name))),
+            // Any name below `Object` is an open type of its own.
             _ => name.starts_with("Object.").then(|| Arc::new(ObjectType::open(name))),
         }
     }
@@ -216,6 +219,7 @@ impl Environment {
     pub fn compile_typed(&self, source: &str, accepts: impl FnOnce(&Type) -> bool) -> Result<Program, Unusable> {
         let compiled = self.compile(source);
         let result = match &compiled {
+            // Issues of constants keep the result type, because Kubernetes checks the type before it makes a program.
             Ok(program) => Some(program.result_type()),
             Err(issues) => issues.result_type(),
         };
@@ -231,6 +235,7 @@ impl Environment {
     /// # Errors
     /// [`Issues`]: the errors in the expression.
     pub fn compile(&self, source: &str) -> Result<Program, Issues> {
+        // The stages run in cel-go's order, each only without errors of the one before.
         let tree = parser::parse(source, self.binds)?;
         let checked = checker::check(source, &tree.root, tree.ids, self)?;
         let estimate = estimate::estimate(&tree.root, &checked, self);
@@ -268,7 +273,7 @@ impl Program {
         self.variables.iter().any(|v| &**v == variable)
     }
 
-    /// The most that an evaluation costs, as far as the sizes in the schemas tell.
+    /// The maximum cost of an evaluation, as far as the sizes in the schemas bound it.
     pub fn estimated_cost(&self) -> u64 {
         self.estimate
     }

@@ -87,6 +87,7 @@ pub(crate) fn type_named(name: &str) -> Option<Type> {
     })
 }
 
+// Built once per process: parsing the signatures takes longer than most expressions.
 static FUNCTIONS: LazyLock<HashMap<&'static str, Function>> = LazyLock::new(|| {
     let libraries: [&[Declaration]; 16] = [
         standard::OPERATORS,
@@ -155,6 +156,7 @@ impl Callee {
     /// The overload, if the types of the arguments allow just one.
     pub(crate) fn overload(&self) -> Option<&'static Overload> {
         let mut allowed = self.allowed();
+        // More than one leaves the choice to run time.
         allowed.next().filter(|_| allowed.next().is_none())
     }
 }
@@ -165,6 +167,7 @@ pub(crate) fn no_overload_text(function: &'static str, args: &[Val<'_>]) -> std:
     let number = |v: &Val<'_>| matches!(v, Val::Int(_) | Val::Uint(_) | Val::Double(_));
     let time = |v: &Val<'_>| matches!(v, Val::Duration(_) | Val::Timestamp(_));
     let text = |v: &Val<'_>| matches!(v, Val::String(_) | Val::Bytes(_));
+    // Whether the left operand's type implements the operator in cel-go, which decides the wording.
     let has = args.first().is_some_and(|v| match function {
         "_+_" => number(v) || time(v) || text(v) || matches!(v, Val::List(_)),
         "_-_" => number(v) || time(v),
@@ -175,7 +178,7 @@ pub(crate) fn no_overload_text(function: &'static str, args: &[Val<'_>]) -> std:
         "isSorted" | "max" | "min" => first_of(v).is_some_and(|v| lists::is_ordered(&v)),
         "sum" => first_of(v).is_some_and(|v| number(&v) || matches!(v, Val::Duration(_))),
         "!_" | "_==_" | "@in" | "contains" | "endsWith" | "matches" | "startsWith" => true,
-        // A text that is no address.
+        // A string that is not an address.
         "containsIP" => matches!(args, [Val::Net(Net::Cidr(..)), Val::String(_)]),
         _ => false,
     });
@@ -206,6 +209,7 @@ pub(crate) fn object_entries<'a>(object: &Val<'a>) -> Result<Vec<(Val<'a>, Val<'
     let Val::Object(m, of) = object else {
         return Ok(Vec::new());
     };
+    // Absent fields are left out, as they are from a map of the input.
     let present = of.fields().iter().filter_map(|f| Some((f, m.get(&f.key)?)));
     let pair = |(f, v): (&'a crate::Field, &'a torana_apimachinery::Value)| {
         Ok((Val::String(Text::Borrowed(&f.name)), Val::of(v, &f.schema)?))

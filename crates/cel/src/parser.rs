@@ -11,11 +11,11 @@ use crate::ast::{Call, Expr, Kind, Literal};
 use crate::lexer::{Lexeme, Lexer, Token};
 use crate::source::Issues;
 
-/// Longer expressions are refused, in code points.
+/// Maximum length of an expression in code points.
 const MAX_SIZE: usize = 100_000;
-/// How deeply expressions nest, counting each operand of a chain of operators.
+/// Maximum nesting of an expression, counting each operand of a chain of operators.
 const MAX_DEPTH: usize = 250;
-/// How deep the tree is after macros are expanded.
+/// Maximum depth of the tree after macros are expanded.
 const MAX_EXPANDED: usize = 400;
 
 /// The errors of the parser are found one at a time; those of the lexer all at once.
@@ -48,6 +48,7 @@ pub(crate) fn parse(source: &str, binds: bool) -> Result<Tree, Issues> {
         errors: Vec::new(),
     };
     let root = parser.whole().map_err(|why| {
+        // While recovering, errors are consequences of an assumed token; `u32::MAX` marks errors without a place.
         if parser.recovering && why.0 != u32::MAX {
             recovery::SILENT
         } else {
@@ -74,6 +75,7 @@ fn too_deep() -> String {
 /// would exceed any cost limit.
 fn is_deep(e: &Expr, depth: usize) -> bool {
     let mut deep = depth > MAX_EXPANDED;
+    // Stops descending once the limit is exceeded.
     e.children(&mut |child| deep = deep || is_deep(child, depth + 1));
     deep
 }
@@ -100,6 +102,7 @@ impl Parser<'_> {
         if *self.token() == Token::Eof {
             return Ok(root);
         }
+        // A single superfluous token at the end is skipped, as ANTLR does.
         if self.token_after() == Some(&Token::Eof) {
             let unwanted = self.complaint("extraneous", "<EOF>");
             self.report(unwanted);
@@ -131,6 +134,7 @@ impl Parser<'_> {
     /// Moves on and returns the offset of the token passed.
     fn advance(&mut self) -> u32 {
         let at = self.start();
+        // A token was consumed, so parsing is in step again.
         self.recovering = false;
         if *self.token() != Token::Eof {
             self.at += 1;

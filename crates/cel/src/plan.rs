@@ -54,6 +54,7 @@ pub(crate) fn plan(root: &Expr, checked: &Checked) -> Result<Plan, PlanError> {
         slots: 0,
         states: regex::MAX_TOTAL_STATES,
     };
+    // Such a selection passes the checker, but cel-go fails on it when it converts the checked expression.
     if checked.types.contains(&Type::Opaque("")) {
         return Err(PlanError::Untyped);
     }
@@ -87,12 +88,14 @@ pub(crate) fn constant(literal: &Literal) -> Val<'static> {
 
 impl Planner<'_> {
     fn local(&self, name: &str) -> usize {
+        // Innermost first: a loop variable hides an outer one of the same name.
         let slot = self.scopes.iter().rposition(|n| &**n == name);
         slot.expect("the checker resolved every name")
     }
 
     fn slot(&mut self, name: &Arc<str>) -> usize {
         self.scopes.push(name.clone());
+        // Slots are reused after a scope ends; the machine needs as many as are ever open at once.
         self.slots = self.slots.max(self.scopes.len());
         self.scopes.len() - 1
     }
@@ -100,6 +103,7 @@ impl Planner<'_> {
     fn expr(&mut self, e: &Expr) -> Result<Node, PlanError> {
         torana_apimachinery::interrupt::checkpoint();
         match &self.checked.references[e.id] {
+            // `has(a.b)` where `a.b` is a declared variable.
             Reference::Variable(index) if matches!(&e.kind, Kind::Select(select) if select.test) => {
                 return Ok(Node::Declared { index: *index });
             }
@@ -119,6 +123,7 @@ impl Planner<'_> {
             Kind::Literal(literal) => Node::Const(constant(literal)),
             Kind::Ident(name) => Node::Local {
                 slot: self.local(name),
+                // The target of an optional macro is charged by `Node::Twice` and `Node::Again` instead.
                 charge: u64::from(&**name != TARGET),
             },
             Kind::Select(select) => self.select(select)?,
@@ -141,8 +146,10 @@ impl Planner<'_> {
         for element in elements {
             nodes.push((self.expr(&element.value)?, element.optional));
         }
+        // Folded only if all elements are constant: cel-go charges nothing for such lists.
         let values: Option<Vec<_>> = nodes.iter().map(|(n, _)| n.as_const().cloned()).collect();
         Ok(match values {
+            // An optional element may be absent, which only the evaluation knows.
             Some(values) if nodes.iter().all(|(_, optional)| !optional) => Node::Const(values.into()),
             _ => Node::List(nodes.into()),
         })
@@ -177,6 +184,8 @@ impl Planner<'_> {
             unreachable!("the checker resolved every call")
         };
         let target = call.target.iter().filter(|_| callee.member);
+        // `optMap` reads its target a second time through `value()`; `Again` charges for it without evaluating it
+        // twice.
         if callee.function.name == "value"
             && let Some(Kind::Ident(name)) = call.target.as_ref().map(|t| &t.kind)
             && &**name == TARGET
@@ -186,6 +195,7 @@ impl Planner<'_> {
             };
             return self.apply(callee, vec![again]);
         }
+        // Before the arguments are planned: appending must not plan the accumulator as an ordinary read.
         if let Some(append) = self.append(callee, call)? {
             return Ok(append);
         }
@@ -200,6 +210,7 @@ impl Planner<'_> {
         let function = callee.function;
         let run = match function.body {
             Body::And | Body::Or | Body::Conditional | Body::NotStrictlyFalse | Body::Alternative { .. } => {
+                // Each is removed from the front; the checker guarantees their number.
                 let mut next = || args.remove(0);
                 return Ok(match function.body {
                     Body::And => Node::And(Box::new([next(), next()])),
@@ -209,6 +220,7 @@ impl Planner<'_> {
                         value,
                     },
                     Body::NotStrictlyFalse => Node::NotStrictlyFalse(Box::new(next())),
+                    // The branches are attributes within one attribute, so only the condition is charged for itself.
                     _ => Node::Conditional(Box::new([next(), next().uncharged(), next().uncharged()])),
                 });
             }
@@ -217,9 +229,11 @@ impl Planner<'_> {
         if matches!(function.name, op::INDEX | op::OPT_INDEX) {
             let index = args.pop().expect("an index has two operands");
             let operand = args.pop().expect("an index has two operands");
+            // cel-go rejects such a constant when it builds the attribute, before any evaluation.
             if let Some(kind) = index.as_const().and_then(no_qualifier) {
                 return Err(PlanError::Qualifier(kind));
             }
+            // An attribute used as an index is resolved as a part of the outer one.
             let index = if index.is_attribute() { index.uncharged() } else { index };
             return Ok(Node::Index(Box::new(Index {
                 charge: u64::from(!operand.is_attribute()),
@@ -229,6 +243,8 @@ impl Planner<'_> {
             })));
         }
         let overload = callee.overload();
+        // Taken instead of read, so that the map has one owner and is changed in place; a copy per round would be
+        // quadratic.
         if let ("cel.@mapInsert", Some(Node::Local { slot, .. })) = (function.name, args.first()) {
             args[0] = Node::Taken { slot: *slot };
         }
@@ -236,11 +252,13 @@ impl Planner<'_> {
             && matches!(overload.map(|o| &o.params[1]), Some(Type::List(_)))
             && let Some(members) = args[1].as_const().and_then(Members::of)
         {
+            // cel-go folds membership in an empty list as well.
             if members.is_empty() {
                 return Ok(Node::Const(Val::Bool(false)));
             }
             return Ok(Node::Member(Box::new(args.swap_remove(0)), members));
         }
+        // Conversions of constants are folded, which makes their errors errors of the program.
         if let (true, [Node::Const(value)]) = (function.converts(), args.as_slice()) {
             return match run(&mut [value.clone()]) {
                 Ok(value) => Ok(Node::Const(value)),
@@ -252,6 +270,7 @@ impl Planner<'_> {
             };
         }
         let run = match (function.name, overload.and_then(|o| o.params.first())) {
+            // The sum of an empty list needs the type of the elements, which only the overload has.
             ("sum", Some(Type::List(of))) => library::sum_of(of),
             _ => run,
         };
@@ -259,6 +278,7 @@ impl Planner<'_> {
             _ if !regex::is_one(function.name) => Regex::None,
             Some(Node::Const(Val::String(source))) => {
                 let pattern = Pattern::new(source)?;
+                // Compiled patterns stay in memory with the program, so all of them together are limited.
                 let left = self.states.checked_sub(pattern.states());
                 self.states = left.ok_or_else(|| PatternError::TooLarge((**source).into()))?;
                 Regex::Constant(pattern)
@@ -270,6 +290,7 @@ impl Planner<'_> {
             run,
             args: args.into(),
             cost: cost::of_call(function.name, overload),
+            // Calls whose result may be much larger than their cost.
             builds: matches!(
                 function.name,
                 "_+_"
@@ -302,6 +323,8 @@ fn no_qualifier(index: &Val<'_>) -> Option<&'static str> {
 }
 
 fn selection(operand: Node, field: Arc<str>, kind: Selection) -> Node {
+    // cel-go charges a chain as one attribute: `has` drops its charge, a first selection from a computed value adds
+    // one.
     let (charge, operand) = match (operand.is_attribute(), kind) {
         (true, Selection::Test) => (0, operand.uncharged()),
         (attribute, _) => (u64::from(!attribute && kind != Selection::Test), operand),

@@ -21,21 +21,21 @@ pub struct Issue {
     pub line: i64,
     /// In code points, from 1.
     pub column: i64,
-    /// The error.
+    /// cel-go's message, without the place.
     pub message: String,
     snippet: Option<Snippet>,
 }
 
-/// The line of an error, which errors of the same line share, and the mark in it. It is drawn when it is shown.
+/// The line of an error, shared by errors of the same line, and the column to mark. Formatted on display only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Snippet {
     line: Arc<str>,
     column: usize,
 }
 
-/// Longer lines are not shown.
+/// Longer lines are left out of the message.
 const MAX_SNIPPET: usize = 16_384;
-/// No further error is written once a text has so many bytes. All uses of the text show less.
+/// No further error is written once the text exceeds this many bytes. Every use of the text is cut below that.
 const MAX_TEXT: usize = 64 * 1024;
 /// Maximum number of errors; further ones are dropped.
 pub(crate) const MAX_ISSUES: usize = 100;
@@ -73,7 +73,9 @@ impl Issues {
 
     /// Places each error, in the order of the source.
     pub(crate) fn place(source: &str, mut errors: Vec<(u32, String)>) -> Self {
+        // Stable, so errors at one place stay in the order in which they were found.
         errors.sort_by_key(|(at, _)| *at);
+        // After sorting, so that the first errors of the source are kept.
         errors.truncate(MAX_ISSUES);
         let mut starts = vec![0u32];
         for (i, c) in source.chars().enumerate() {
@@ -85,12 +87,16 @@ impl Issues {
         let is_empty = source.is_empty();
         let mut shown: Option<(usize, Arc<str>)> = None;
         let place = |(at, message): (u32, String)| {
+            // `starts` begins with 0, so there is always a line.
             let line = starts.partition_point(|s| *s <= at) - 1;
             let column = at - starts[line];
             let text = lines[line];
+            // An empty text has no line to print.
             let snippet = (!is_empty && text.len() <= MAX_SNIPPET).then(|| {
+                // Errors of one line follow each other, so remembering the last line is enough to share it.
                 let (_, text) = match shown.take().filter(|(last, _)| *last == line) {
                     Some(known) => shown.insert(known),
+                    // cel-go replaces tabs, so that the mark below stays in its column.
                     None => shown.insert((line, text.replace('\t', " ").into())),
                 };
                 Snippet {
@@ -100,7 +106,7 @@ impl Issues {
             });
             Issue {
                 line: line as i64 + 1,
-                // An empty text has no column that could be shown.
+                // An empty text has no column to report.
                 column: i64::from(column) + i64::from(!is_empty),
                 message,
                 snippet,
@@ -135,6 +141,7 @@ impl fmt::Display for Snippet {
 impl fmt::Display for Issues {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_of_constants() {
+            // cel-go reports a failed program with the bare error, without place.
             return self.list.iter().try_for_each(|issue| f.write_str(&issue.message));
         }
         let mut written = 0;
@@ -146,6 +153,7 @@ impl fmt::Display for Issues {
             if i > 0 {
                 f.write_str("\n")?;
             }
+            // Formatted first, to know its length.
             let text = issue.to_string();
             written += text.len();
             f.write_str(&text)?;

@@ -1,6 +1,7 @@
 //! Expressions and their results.
 
 mod properties;
+mod unfit;
 
 use super::*;
 use torana_apimachinery::{Value, json};

@@ -40,6 +40,7 @@ impl Stamp {
     }
 
     pub(crate) fn parse_date(s: &str) -> Option<Self> {
+        // `parse` would accept a sign, but `shaped` allows dashes in two places only, and no plus.
         let digits = |range: std::ops::Range<usize>| s.get(range)?.parse::<u16>().ok();
         let shaped = s.len() == 10 && s.bytes().enumerate().all(|(i, b)| matches!(i, 4 | 7) == (b == b'-'));
         let month = Month::try_from(u8::try_from(digits(5..7)?).ok()?).ok()?;
@@ -61,6 +62,7 @@ impl Stamp {
     /// The stamp `nanos` later.
     pub(crate) fn plus(self, nanos: i64) -> Option<Self> {
         let total = self.total().checked_add(nanos.into())?;
+        // Euclidean, so that nanoseconds stay positive before 1970.
         let seconds = i64::try_from(total.div_euclid(1_000_000_000)).ok()?;
         Self::new(seconds, total.rem_euclid(1_000_000_000) as u32)
     }
@@ -92,19 +94,19 @@ pub(crate) fn zone(name: &str, at: Stamp) -> Option<UtcOffset> {
     if matches!(name, "" | "UTC") {
         return Some(UtcOffset::UTC);
     }
+    // A name without a colon is looked up in the time zone database.
     let Some((hours, minutes)) = name.split_once(':') else {
         let zone = jiff::tz::TimeZone::get(name).ok()?;
         let offset = zone.to_offset(jiff::Timestamp::from_second(at.seconds).ok()?);
         return UtcOffset::from_whole_seconds(offset.seconds()).ok();
     };
-    let (negative, hours) = match hours.strip_prefix('-') {
-        Some(rest) => (true, rest),
-        None => (false, hours.strip_prefix('+').unwrap_or(hours)),
-    };
-    let number = |s: &str| s.parse::<i8>().ok().filter(|n| *n >= 0 && s.len() <= 2);
-    let (hours, minutes) = (number(hours)?, number(minutes)?);
-    let sign = if negative { -1 } else { 1 };
-    UtcOffset::from_hms(sign * hours, sign * minutes, 0).ok()
+    // Whole numbers, each with at most one sign, as cel-go reads them: minutes may have a sign of their own.
+    let negative = hours.starts_with('-');
+    let (hours, minutes) = (hours.parse::<i64>().ok()?, minutes.parse::<i64>().ok()?);
+    // By the sign and not by the number: the hours of `-00:30` are zero.
+    let minutes = if negative { minutes.checked_neg()? } else { minutes };
+    let seconds = hours.checked_mul(60)?.checked_add(minutes)?.checked_mul(60)?;
+    UtcOffset::from_whole_seconds(i32::try_from(seconds).ok()?).ok()
 }
 
 /// A duration as Go writes it, in nanoseconds.
@@ -114,6 +116,7 @@ pub(crate) fn parse_duration(s: &str) -> Option<i64> {
         b'+' => (false, &s[1..]),
         _ => (false, s),
     };
+    // A bare zero needs no unit, as in Go.
     if rest == "0" {
         return Some(0);
     }
@@ -138,15 +141,18 @@ pub(crate) fn parse_duration(s: &str) -> Option<i64> {
             _ => return None,
         };
         let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+        // More digits cannot fit 64 bits, and would overflow the product below.
         if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') || whole.len() > 19 {
             return None;
         }
         let whole: i128 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
         total += whole * unit;
+        // Further digits are below a nanosecond for every unit.
         let digits = &fraction[..fraction.len().min(18)];
         if !digits.is_empty() {
             total += digits.parse::<i128>().ok()? * unit / 10i128.pow(digits.len() as u32);
         }
+        // Checked per part, so that many parts cannot overflow; 2^63 itself is valid if it is negative.
         if total > 1 << 63 {
             return None;
         }
@@ -155,7 +161,7 @@ pub(crate) fn parse_duration(s: &str) -> Option<i64> {
     i64::try_from(if negative { -total } else { total }).ok()
 }
 
-/// Why Go refuses `s` as a duration.
+/// Go's message for an invalid duration.
 pub(crate) fn duration_error(s: &str) -> String {
     format!("time: invalid duration {}", torana_apimachinery::field::quote(s))
 }
@@ -163,10 +169,39 @@ pub(crate) fn duration_error(s: &str) -> String {
 /// Seconds, as the language prints durations.
 pub(crate) fn duration_text(nanos: i64) -> String {
     let sign = if nanos < 0 { "-" } else { "" };
+    // `unsigned_abs`, because the smallest duration has no positive counterpart.
     let nanos = nanos.unsigned_abs();
     let (seconds, rest) = (nanos / 1_000_000_000, nanos % 1_000_000_000);
     if rest == 0 {
         return format!("{sign}{seconds}s");
     }
     format!("{sign}{seconds}.{}s", format!("{rest:09}").trim_end_matches('0'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn offsets_are_read_as_cel_go_reads_them() {
+        let minutes = |name| zone(name, Stamp::new(0, 0)?).map(UtcOffset::whole_minutes);
+        for (name, wanted) in [
+            ("+02:00", Some(120)),
+            ("5:30", Some(330)),
+            ("-05:30", Some(-330)),
+            ("-00:30", Some(-30)),
+            ("+005:+30", Some(330)),
+            ("-05:-30", Some(-270)),
+            ("+01:90", Some(150)),
+            ("++5:30", None),
+            ("-+5:30", None),
+            ("+-5:30", None),
+            ("+05:++30", None),
+            (":30", None),
+            ("5:", None),
+            ("9223372036854775807:0", None),
+        ] {
+            assert_eq!(minutes(name), wanted, "{name}");
+        }
+    }
 }

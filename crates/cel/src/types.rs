@@ -51,7 +51,7 @@ pub struct ObjectType {
     others: Option<&'static Field>,
 }
 
-/// A declared field.
+/// A declared field of an [`ObjectType`].
 #[derive(Debug)]
 pub struct Field {
     /// The name in expressions, where characters that identifiers cannot have are escaped.
@@ -85,7 +85,7 @@ pub struct Schema {
 /// How elements are identified when lists are compared and added: `x-kubernetes-list-type`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ListType {
-    /// By index.
+    /// By their place in the list.
     #[default]
     Atomic,
     /// By their value; their order does not matter.
@@ -143,6 +143,7 @@ static UNTYPED_FIELD: Field = Field {
 impl ObjectType {
     /// An object type with these fields, in any order.
     pub fn new(name: impl Into<Str>, mut fields: Vec<Field>) -> Self {
+        // Sorted for lookup by name; definitions may have thousands of properties.
         fields.sort_by(|a, b| a.name.cmp(&b.name));
         let mut by_key: Box<[u32]> = (0..fields.len() as u32).collect();
         by_key.sort_by(|a, b| fields[*a as usize].key.cmp(&fields[*b as usize].key));
@@ -162,7 +163,7 @@ impl ObjectType {
         }
     }
 
-    /// The type with these fields, of which upstream's lookup finds any other one too, but without a type.
+    /// The type with these fields. Upstream's lookup also finds any other field, but without a type.
     pub(crate) fn with_untyped(name: &'static str, fields: Vec<Field>) -> Self {
         Self {
             others: Some(&UNTYPED_FIELD),
@@ -173,6 +174,7 @@ impl ObjectType {
     /// The field with this name in expressions.
     pub fn field(&self, name: &str) -> Option<&Field> {
         let found = self.fields.binary_search_by(|f| f.name.as_str().cmp(name));
+        // Open types answer every name with a field of their own.
         found.map_or(self.others, |i| Some(&self.fields[i]))
     }
 
@@ -198,6 +200,7 @@ impl ObjectType {
 /// Types are equal if they are the same instance, or if both are open and have the same name.
 impl PartialEq for ObjectType {
     fn eq(&self, other: &Self) -> bool {
+        // By address: schemas are shared by `Arc`, and comparing large types field by field would dominate checking.
         std::ptr::eq(self, other) || (self.others.is_some() && other.others.is_some() && self.name == other.name)
     }
 }
@@ -257,8 +260,9 @@ impl Schema {
         }
     }
 
-    /// An object.
+    /// A schema of objects of the type `of`.
     pub fn object(of: Arc<ObjectType>) -> Self {
+        // Size 0 in the estimate: upstream has no maximum for objects.
         Self::scalar(Type::Object(of), 0)
     }
 }
@@ -274,6 +278,7 @@ pub fn escape(property: &str) -> Option<String> {
         return Some(format!("__{property}__"));
     }
     let first = property.bytes().next()?;
+    // Identifiers cannot start with a digit, and there is no escape for it.
     if first.is_ascii_digit() {
         return None;
     }
@@ -281,11 +286,14 @@ pub fn escape(property: &str) -> Option<String> {
     let mut rest = property;
     while let Some(c) = rest.chars().next() {
         let (text, length) = match c {
+            // Two underscores are the escape character, so they are escaped themselves.
             '_' if rest.starts_with("__") => ("__underscores__", 2),
             '.' => ("__dot__", 1),
             '-' => ("__dash__", 1),
             '/' => ("__slash__", 1),
+            // One byte, since the character is ASCII.
             c if c.is_ascii_alphanumeric() || c == '_' => (&rest[..1], 1),
+            // No escape exists for other characters: rules cannot refer to such properties.
             _ => return None,
         };
         out.push_str(text);
@@ -294,7 +302,7 @@ pub fn escape(property: &str) -> Option<String> {
     Some(out)
 }
 
-/// The key that an expression means by a name, if the name is an escaped one.
+/// The key that an escaped name stands for; `None` if the name is not an escaped one.
 pub(crate) fn unescape(name: &str) -> Option<String> {
     if !name.contains("__") {
         return None;
@@ -306,6 +314,7 @@ pub(crate) fn unescape(name: &str) -> Option<String> {
         let inner = &from[2..];
         let end = inner
             .find('_')
+            // An escape needs at least one letter between its underscores.
             .filter(|end| *end > 0 && inner[*end..].starts_with("__"));
         let Some(end) = end else {
             // No escape starts here; one may start at the next underscore.
@@ -318,12 +327,14 @@ pub(crate) fn unescape(name: &str) -> Option<String> {
             "dot" => out.push('.'),
             "dash" => out.push('-'),
             "slash" => out.push('/'),
+            // Reserved words are escaped as wholes only.
             word if is_word(word) && name.len() == end + 4 => out.push_str(word),
             _ => return None,
         }
         rest = &inner[end + 2..];
     }
     out.push_str(rest);
+    // A name that means itself needs no second lookup.
     Some(out).filter(|out| out != name)
 }
 
@@ -342,6 +353,7 @@ impl Schema {
 
     /// The schema of the keys of a map.
     pub(crate) fn key(&self) -> Option<&Self> {
+        // Keys of maps are strings whose length no schema limits.
         matches!(self.ty, Type::Map(_)).then(|| self.keys.as_deref().unwrap_or(&KEYS))
     }
 

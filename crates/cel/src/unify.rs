@@ -63,6 +63,7 @@ impl Hasher for AddressHasher {
 
     fn write_usize(&mut self, address: usize) {
         // The table takes its position from the lowest bits and a tag from the highest.
+        // Multiplying spreads entropy to the high bits; the rotation brings it to the low ones.
         self.0 = (address as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32);
     }
 }
@@ -106,6 +107,7 @@ impl Unifier {
     }
 
     fn resolved<'t>(&'t self, mut t: &'t Type) -> &'t Type {
+        // Chains are short and acyclic: `substitute` binds no parameter to a type that mentions it.
         while let Type::Param(n) = t {
             match &self.bound[*n as usize] {
                 Some(next) => t = next,
@@ -132,6 +134,7 @@ impl Unifier {
     pub(crate) fn parts(&mut self, t: &Type) -> usize {
         let (mut left, mut new) = (MAX_PARTS + 1, Vec::new());
         self.count(t, &mut left, &mut new);
+        // Added afterwards, because counting borrows the cache.
         self.counted.extend(new);
         MAX_PARTS + 1 - left
     }
@@ -139,6 +142,7 @@ impl Unifier {
     /// Counts down by the number of parts, and returns the parameters among them.
     fn count(&self, t: &Type, left: &mut usize, new: &mut Vec<(usize, Counted)>) -> Option<Params> {
         let before = *left;
+        // The limit is exhausted; what follows does not matter for the caller.
         if before == 0 {
             return None;
         }
@@ -151,6 +155,7 @@ impl Unifier {
             }
         }
         let inside = if let Some(known) = self.cached(of) {
+            // A cached part counts in constant time, however large it is.
             *left = before.saturating_sub(known.parts);
             known.params
         } else {
@@ -163,6 +168,7 @@ impl Unifier {
                 }
                 _ => None,
             };
+            // A part whose count was cut off is not cached.
             if let Some(address) = address(of)
                 && *left > 0
             {
@@ -170,6 +176,7 @@ impl Unifier {
                     _of: of.clone(),
                     parts: before - *left,
                     params: inside,
+                    // Valid as of now: later changes outdate it if they touch its parameters.
                     until: Cell::new(self.changed.len()),
                 };
                 new.push((address, counted));
@@ -187,6 +194,7 @@ impl Unifier {
             if since.iter().any(|n| has(known.params, *n)) {
                 return None;
             }
+            // Checked up to here; the next lookup only has to look at newer changes.
             known.until.set(self.changed.len());
         }
         Some(known)
@@ -196,9 +204,11 @@ impl Unifier {
     pub(crate) fn all_assignable(&mut self, from: &[Type], to: &[Type]) -> bool {
         let mark = self.trail.len();
         let all = from.iter().zip(to).all(|(f, t)| self.unify(f, t));
+        // Undone in reverse, so that a parameter bound twice gets its oldest value back.
         while !all && self.trail.len() > mark {
             if let Some((n, before)) = self.trail.pop() {
                 self.bound[n as usize] = before;
+                // Undoing is a change, too: cached properties may have been computed in between.
                 self.changed.push(n);
             }
         }
@@ -218,6 +228,7 @@ impl Unifier {
 
     fn unify(&mut self, from: &Type, to: &Type) -> bool {
         if let Type::Param(n) = to
+            // `None` lets the other side be tried: both may be parameters.
             && let Some(fits) = self.substitute(*n, from)
         {
             return fits;
@@ -226,8 +237,10 @@ impl Unifier {
             return self.substitute(*n, to).unwrap_or(false);
         }
         match (from, to) {
+            // The same parts: nothing to compare, which keeps nested literals linear.
             (a, b) if address(a).is_some() && address(a) == address(b) => true,
             (a, b) if a.is_open() || b.is_open() => true,
+            // Null is acceptable for wrapper-like types in cel-go; for these that includes library types.
             (Type::Null, Type::Null) => true,
             (Type::Null, other) | (other, Type::Null) => {
                 matches!(
@@ -237,6 +250,7 @@ impl Unifier {
             }
             (Type::List(a), Type::List(b)) | (Type::Optional(a), Type::Optional(b)) => self.unify(a, b),
             (Type::Map(a), Type::Map(b)) => self.unify(&a.0, &b.0) && self.unify(&a.1, &b.1),
+            // Types as values are compared at run time only.
             (Type::Type(_), Type::Type(_)) => true,
             (a, b) => a == b,
         }
@@ -249,6 +263,7 @@ impl Unifier {
             return Some(true);
         }
         let Some(before) = self.bound[n as usize].clone() else {
+            // The occurs check: a parameter bound to a type that contains it would never resolve.
             if self.mentions(t, n) {
                 return None;
             }
@@ -294,11 +309,13 @@ impl Unifier {
     }
 
     fn mentions(&self, t: &Type, n: u32) -> bool {
+        // Parameters outside of the cached range cannot be in the type.
         if self.cached(t).is_some_and(|known| !has(known.params, n)) {
             return false;
         }
         match t {
             Type::Param(m) if *m == n => true,
+            // Follows bindings, since a parameter may stand for a type that mentions the other.
             Type::Param(m) => self.bound[*m as usize].as_ref().is_some_and(|t| self.mentions(t, n)),
             Type::List(of) | Type::Optional(of) | Type::Type(of) => self.mentions(of, n),
             Type::Map(of) => self.mentions(&of.0, n) || self.mentions(&of.1, n),
@@ -334,6 +351,7 @@ impl Closing<'_> {
             Type::Map(of) => Type::map(self.close(&of.0), self.close(&of.1)),
             other => other.clone(),
         };
+        // Keyed by the address of the open type, which the unifier keeps alive.
         self.closed.insert(address, closed.clone());
         closed
     }

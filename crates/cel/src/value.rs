@@ -185,6 +185,7 @@ impl<'a> Val<'a> {
             Self::Timestamp(_) => "google.protobuf.Timestamp",
             Self::List(_) => "list",
             Self::Map(_) => "map",
+            // cel-go sees objects of the input as maps at run time.
             Self::Object(..) => "map",
             Self::Record(of) => &of.of.name,
             Self::Type(_) => "type",
@@ -227,6 +228,7 @@ impl<'a> Val<'a> {
             Self::Url(_) => "cel.URL",
             Self::Semver(_) => "cel.Semver",
             Self::Format(_) => "cel.Format",
+            // No Go type is named for these in the messages that use it.
             Self::List(_) | Self::Map(_) | Self::Object(..) | Self::Record(_) | Self::Authority(_) => return None,
         })
     }

@@ -22,6 +22,7 @@ pub enum ApplyType {
 // Definitions and fields exist only in the static table, so identity is equality.
 impl PartialEq for TypeDef {
     fn eq(&self, other: &Self) -> bool {
+        // Comparing contents would recurse through the whole schema.
         std::ptr::eq(self, other)
     }
 }
@@ -70,13 +71,18 @@ impl ApplySchema for ApplyType {
             Ty::String | Ty::Bytes => Shape::Scalar(Scalar::String),
             Ty::Int32 | Ty::Int64 | Ty::Float => Shape::Scalar(Scalar::Numeric),
             Ty::Bool => Shape::Scalar(Scalar::Boolean),
-            Ty::Time | Ty::MicroTime | Ty::Quantity | Ty::IntOrString => Shape::Scalar(Scalar::Untyped),
+            Ty::Time | Ty::MicroTime | Ty::Quantity => Shape::Scalar(Scalar::Untyped),
+            // Upstream derives its types from OpenAPI v3, where this is a `oneOf` without a type, which stands for
+            // anything. What is neither a number nor a string fails later, where the merged object is decoded.
+            Ty::IntOrString => Shape::Deduced,
+            // Embedded objects are owned as a whole, as in upstream's published schema.
             Ty::Any(FreeForm::RawExtension) => Shape::AtomicObject,
             Ty::Any(_) | Ty::SchemaOr(_) => Shape::Deduced,
             Ty::Struct(_) | Ty::Map(_) => object,
             Ty::List(of) => match self.list() {
                 ListType::Set => Shape::Set(Self::Element(*of)),
                 ListType::Map(_) => Shape::Keyed(Self::Element(*of)),
+                // Lists without a declared type are atomic.
                 ListType::Atomic | ListType::None => Shape::AtomicList,
             },
         }
@@ -94,7 +100,8 @@ impl ApplySchema for ApplyType {
                 schema: Self::Element(*of),
                 declared: false,
             }),
-            Ty::Any(_) | Ty::SchemaOr(_) => Some(Member {
+            Ty::Any(_) | Ty::SchemaOr(_) | Ty::IntOrString => Some(Member {
+                // Inside free-form values everything is free-form, and owned as it was deduced.
                 schema: Self::Element(Ty::Any(FreeForm::Json)),
                 declared: false,
             }),

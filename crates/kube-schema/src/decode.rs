@@ -80,10 +80,12 @@ pub fn normalize_under(path: &str, def: &'static TypeDef, v: &mut Value) -> Resu
         step,
         depth: 0,
     };
+    // A few definitions are scalars with a name.
     match def.scalar {
         Some(ty) => cx.value(ty, v, &at)?,
         None => cx.object(def, v, &at)?,
     }
+    // Only now: an error of a type with its own parser precedes it, as in Go.
     if let Some(e) = cx.mismatch {
         return Err(e);
     }
@@ -140,6 +142,7 @@ impl<'a> At<'a> {
         }
     }
 
+    // Collected from the leaf up; only errors and findings pay for it.
     fn steps(&self) -> Vec<Step<'_>> {
         let mut out: Vec<Step<'_>> = std::iter::successors(Some(self), |a| a.parent)
             .map(|a| a.step)
@@ -251,6 +254,7 @@ impl Cx {
             self.mismatch(at, || json_type(v).to_owned(), || go_struct(def));
             return Ok(());
         };
+        // Deeper documents would overflow the stack, here and in every later walk.
         if at.depth > MAX_DEPTH {
             return Err(DecodeError("exceeded max depth".into()));
         }
@@ -273,6 +277,7 @@ impl Cx {
                 return false;
             };
             match self.field(def, f, v, at) {
+                // An empty value of an always-written field is replaced by its zero value.
                 Ok(keep) => {
                     if !keep && f.always {
                         missing.push(f);
@@ -292,10 +297,13 @@ impl Cx {
         if missing.is_empty() {
             return Ok(());
         }
+        // Once for all: inserting one by one may grow the map several times.
         map.reserve(missing.len());
         for f in missing {
             let v = unset(f);
+            // Accounted before it is inserted.
             self.added.take(PAIR + weight(&v))?;
+            // No allocation: field names are static.
             map.insert(Str::const_new(f.name), v);
         }
         Ok(())
@@ -309,6 +317,7 @@ impl Cx {
         v: &mut Value,
         at: &At<'_>,
     ) -> Result<bool, DecodeError> {
+        // Go leaves a field unset on null.
         if v.is_null() {
             return Ok(false);
         }
@@ -317,9 +326,11 @@ impl Cx {
     }
 
     fn value(&mut self, ty: Ty, v: &mut Value, at: &At<'_>) -> Result<(), DecodeError> {
+        // Gives a long document's thread to others between values.
         pause();
         match (ty, &mut *v) {
             (Ty::String, Value::String(_)) | (Ty::Bool, Value::Bool(_)) | (Ty::Int64, Value::Int(_)) => Ok(()),
+            // Wider numbers are an error of type in Go, not a truncation.
             (Ty::Int32, Value::Int(i)) if i32::try_from(*i).is_ok() => Ok(()),
             (Ty::Int32 | Ty::Int64, Value::Int(_) | Value::Float(_)) => {
                 let number = || format!("number {}", torana_apimachinery::codec::json::to_string(v));
@@ -394,6 +405,7 @@ impl Cx {
     }
 
     fn schema_or(&mut self, or: SchemaOr, v: &mut Value, at: &At<'_>) -> Result<(), DecodeError> {
+        // The table contains the apiextensions types, which `by_name` finds.
         let schema = super::by_name(SCHEMA).expect("the table has it");
         match (or, &mut *v) {
             (_, Value::Object(_)) => self.object(schema, v, at),
@@ -440,6 +452,7 @@ pub fn forget_empty_lists(def: &'static TypeDef, v: &mut Value) {
 
 fn forget_in_object(def: &'static TypeDef, v: &mut Value) {
     let Value::Object(map) = v else { return };
+    // Not below a type that is stored as JSON.
     if !stored_as_protobuf(def) {
         return;
     }

@@ -62,6 +62,7 @@ pub fn to_vec_pretty(document: &Value) -> Vec<u8> {
 /// The members of an object in the order in which they are written, with their shapes.
 pub fn members(shape: Shape, map: &Map) -> impl Iterator<Item = (&str, &Value, Shape)> {
     let shape = match shape {
+        // Resolved once, so that the members find their definition's fields.
         Shape::Typed(Ty::Struct(def)) => Shape::Object(def.get()),
         other => other,
     };
@@ -80,6 +81,7 @@ const PLACE: u32 = 48;
 const FIELD: u32 = 32;
 
 /// The place of members that the struct lacks.
+// Behind every declared member: structs have fewer than 255 fields.
 const UNDECLARED: u64 = 0xff << PLACE;
 
 impl Shape {
@@ -116,6 +118,7 @@ impl Shape {
         let start = order.len();
         let fields = match self {
             Self::Object(def) => def.fields,
+            // Linear: these layouts have a handful of members.
             Self::Listed(layout) => {
                 let place = |key: &str| layout.members.iter().position(|(name, _)| *name == key);
                 let places = map
@@ -135,11 +138,13 @@ impl Shape {
             let place = declared.map_or(UNDECLARED, |(n, f)| u64::from(f.place) << PLACE | n << FIELD);
             order.push(place | i);
         }
+        // The index in the lower bits keeps undeclared members sorted by name.
         order[start..].sort_unstable();
     }
 
     /// The member at a place.
     fn member(self, map: &Map, place: Place) -> (&str, &Value, Self) {
+        // Truncates to the lower half, which is the index.
         let (key, value) = map.nth(place as u32 as usize);
         let shape = match self {
             _ if place >= UNDECLARED => Self::Sorted,
@@ -165,6 +170,7 @@ impl Shape {
 /// sorted as numbers. `None` for others, whose members are in order as text.
 fn by_path_element(map: &Map) -> Option<Vec<(&str, &Value)>> {
     let is_item = |key: &&str| key.starts_with("k:") || key.starts_with("v:");
+    // One item or none is in order already; only two can be out of it.
     map.keys().filter(is_item).nth(1)?;
     let mut members: Vec<(&str, &Value)> = map.iter().collect();
     members.sort_by_cached_key(|(key, _)| {
@@ -176,6 +182,7 @@ fn by_path_element(map: &Map) -> Option<Vec<(&str, &Value)>> {
 
 struct Encoder<'a> {
     /// The places of the open objects' members, one object after another.
+    // One buffer for all levels instead of a vector per object.
     order: &'a mut Vec<Place>,
 }
 
@@ -239,6 +246,7 @@ impl Encoder<'_> {
             out.push(b':');
             self.value(shape, value, out);
         }
+        // Gives the space back to the enclosing object's next member.
         self.order.truncate(start);
         out.push(b'}');
     }

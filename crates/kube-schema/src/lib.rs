@@ -218,6 +218,7 @@ pub fn by_name(name: &str) -> Option<&'static TypeDef> {
 /// The definition of a kind. `DeleteOptions` and `WatchEvent`, which every group has, are registered under
 /// `""`/`v1` only.
 pub fn by_gvk(group: &str, version: &str, kind: &str) -> Option<&'static TypeDef> {
+    // Tuples compare in the order the table is sorted by.
     let found = table::GVKS.binary_search_by(|(g, v, k, _)| (*g, *v, *k).cmp(&(group, version, kind)));
     found.ok().map(|i| table::GVKS[i].3.get())
 }
@@ -236,6 +237,7 @@ impl TypeDef {
     /// The allowed values of an enumerated field (for a list: of its elements), sorted; empty if the field
     /// has no enum.
     pub fn enumeration(&self, field: &str) -> &'static [&'static str] {
+        // The definition is in the table, so this finds its index.
         let place = table::TYPES.partition_point(|t| t.name < self.name);
         let found = table::ENUMS.binary_search_by(|(t, f, _)| (usize::from(t.0), *f).cmp(&(place, field)));
         found.map_or(&[], |i| table::ENUMS[i].2)

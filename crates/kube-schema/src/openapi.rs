@@ -24,6 +24,7 @@ static PARAMETERS: &str = include_str!(concat!(env!("OUT_DIR"), "/parameters.txt
 /// `PodLogOptions`.
 pub fn parameter(options: &str, name: &str) -> Option<&'static str> {
     /// By options kind, then by field.
+    // Parsed on first use; most servers never serve the documents that need them.
     static TEXTS: LazyLock<BTreeMap<&str, Vec<(&str, &str)>>> = LazyLock::new(|| {
         let mut all: BTreeMap<&str, Vec<(&str, &str)>> = BTreeMap::new();
         let mut texts = PARAMETERS.split('\0');
@@ -79,6 +80,7 @@ pub fn component(name: &str) -> Option<Value> {
 pub fn closure<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<&'static str> {
     let mut seen: BTreeSet<&'static str> = BTreeSet::new();
     let mut open: Vec<&'static TypeDef> = names.into_iter().filter_map(by_name).collect();
+    // A definition that was seen is not opened again: JSON schemas are recursive.
     while let Some(def) = open.pop() {
         if seen.insert(def.name) {
             open.extend(
@@ -206,6 +208,7 @@ fn describe(out: &mut Map, text: Option<&str>) {
 
 fn gvks(def: &TypeDef, group_versions: &[(&str, &str)]) -> Vec<Value> {
     let kind = def.go_name();
+    // A set, because `DeleteOptions` is listed under `v1` already; also sorts as upstream does.
     let mut all: BTreeSet<(&str, &str, &str)> = def.gvks.iter().copied().collect();
     if EVERYWHERE.contains(&def.name) {
         all.insert(("", "v1", kind));
@@ -240,6 +243,7 @@ fn scalar_form(dialect: Dialect, ty: Ty, out: &mut Map) {
 
 fn property(dialect: Dialect, f: &Field, text: &str, values: &[&str]) -> Value {
     let default = match (dialect, f.default) {
+        // Swagger 2.0 documents of upstream state no defaults.
         (Dialect::V2, _) => None,
         (_, Some(json)) => Some(literal(json)),
         _ if f.emit == Emit::Zero => element_default(f.ty),
@@ -252,6 +256,7 @@ fn property(dialect: Dialect, f: &Field, text: &str, values: &[&str]) -> Value {
     };
     let mut out = schema(dialect, f.ty, Some(&text), default);
     if !values.is_empty() {
+        // The enum belongs to the strings inside.
         let strings = match f.ty {
             Ty::List(_) => out.object_entry("items"),
             Ty::Map(_) => out.object_entry("additionalProperties"),
@@ -296,6 +301,7 @@ fn with_values<'a>(text: &'a str, values: &[&str]) -> Cow<'a, str> {
     if values.is_empty() {
         return Cow::Borrowed(text);
     }
+    // Go's `%q` in backquotes.
     let lines: String = values.iter().map(|v| format!("\n - `{v:?}`")).collect();
     Cow::Owned(format!("{text}\n\nPossible enum values:{lines}"))
 }

@@ -25,6 +25,7 @@ impl PatchType {
 }
 
 fn patched(f: &Field) -> FieldPatch<PatchType> {
+    // `retainKeys` alone does not merge lists.
     let merge = matches!(f.patch_strategy, PatchStrategy::Merge | PatchStrategy::MergeRetainKeys);
     FieldPatch {
         schema: PatchType::of(f.ty),
@@ -46,6 +47,7 @@ impl PatchSchema for PatchType {
         };
         match self {
             Self::Def(d) => d.field(name).map(patched),
+            // Free-form objects merge member by member, with no strategy anywhere below.
             Self::Ty(Ty::Any(FreeForm::Object | FreeForm::Patch)) => plain(self),
             Self::Ty(_) => None,
         }

@@ -52,6 +52,7 @@ pub fn encode(object: &Value) -> Option<Vec<u8>> {
 /// # Errors
 /// The message is malformed or nests too deep.
 pub fn decode(def: &'static TypeDef, api_version: &str, kind: &str, raw: &[u8]) -> Result<Value, DecodeError> {
+    // Unlimited: for values from the store, whose size was bounded when they were written.
     decode_with_budget(def, api_version, kind, raw, &mut DecodeBudget::unlimited())
 }
 
@@ -67,6 +68,7 @@ pub fn decode_with_budget(
     budget: &mut DecodeBudget,
 ) -> Result<Value, DecodeError> {
     let mut object = read::message_with_budget(def, raw, budget)?;
+    // The envelope names them; messages have no fields for them.
     object.set(&["apiVersion"], api_version);
     object.set(&["kind"], kind);
     Ok(object)

@@ -21,7 +21,7 @@ pub(crate) struct ConditionResult {
     pub took: Duration,
 }
 
-/// Why conditions could not be evaluated. Upstream's texts.
+/// Why conditions could not be evaluated, worded as upstream.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ConditionError {
     #[error(transparent)]
@@ -65,6 +65,7 @@ impl Conditions {
         if self.0.is_empty() {
             return ConditionResult::default();
         }
+        // Conditions and the expressions of the policy have separate budgets, as upstream.
         run.begin_conditions();
         let began = Instant::now();
         let mut errors = Vec::new();
@@ -84,6 +85,7 @@ impl Conditions {
     fn all_hold<'a>(&'a self, run: &Run<'a>, errors: &mut Vec<EvaluationError>) -> Result<bool, OutOfBudget> {
         for condition in &self.0 {
             match run.evaluate(condition)? {
+                // Ends the evaluation: one false condition decides, whatever the others would return.
                 Ok(Val::Bool(false)) => return Ok(false),
                 Ok(_) => {}
                 Err(why) => errors.push(why),
@@ -93,7 +95,8 @@ impl Conditions {
     }
 }
 
-/// Upstream's aggregate of errors, which names equal ones once. There are at most 64.
+/// Upstream's `utilerrors.NewAggregate`, which lists equal errors once. Validation allows 64 conditions, so comparing
+/// each with each is cheap.
 fn aggregate(errors: Vec<EvaluationError>) -> Option<ConditionError> {
     let mut distinct: Vec<EvaluationError> = Vec::new();
     for error in errors {

@@ -1,5 +1,6 @@
-//! The variables and functions that expressions may use, and their compilation. Equal expressions in equal
-//! environments share a program.
+//! The variables and functions that expressions may use, and their compilation (upstream's
+//! `admission/plugin/cel/compile.go`). Start at [`Compiler`]. Equal expressions in equal environments share a
+//! program; evaluation is left to [`evaluation`](super::evaluation).
 
 use aws_lc_rs::digest::{Context, SHA256};
 use std::collections::HashMap;
@@ -8,15 +9,15 @@ use torana_cel::{Environment, Program, Schema, Type, Unusable};
 
 use crate::sync::Mutex;
 
-/// A compiled expression, or why there is none.
+/// A compiled expression, or its error. Errors are cached, too: the same text fails each time.
 pub(super) type Compiled = Result<Program, CompileError>;
 
-/// Why an expression does not compile. Upstream's texts.
+/// Why an expression does not compile, worded as upstream.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum CompileError {
     #[error(transparent)]
     Unusable(Unusable),
-    /// It has another type than its place requires.
+    /// The type of the expression is not the one that its field requires.
     #[error("must evaluate to {expected} but got {got}")]
     Type { expected: &'static str, got: String },
 }
@@ -24,25 +25,25 @@ pub(crate) enum CompileError {
 /// An expression with its program.
 #[derive(Clone)]
 pub(crate) struct Expression {
-    /// Its source.
+    /// The source text, as in the object.
     pub text: String,
     pub(super) program: Arc<Compiled>,
 }
 
-/// The type that an expression must have.
+/// The result type that a field requires of its expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Returns {
-    /// That of any value.
+    /// Any type.
     Anything,
-    /// That of conditions.
+    /// Conditions and validations.
     Bool,
-    /// That of messages.
+    /// Message expressions.
     String,
-    /// That of audit annotations, which null leaves out.
+    /// Audit annotations; null means no annotation.
     StringOrNull,
-    /// That of apply configurations.
+    /// Apply configurations (`Object`).
     Configuration,
-    /// That of JSON patches.
+    /// JSON patches (`list(JSONPatch)`).
     Patch,
 }
 
@@ -54,7 +55,7 @@ pub(crate) struct Compiler {
 }
 
 /// Identifies an environment, or an expression in it: a hash of the declarations in their order. Programs of
-/// different environments are not shared. The length does not depend on theirs.
+/// different environments are not shared. A hash, so that the size of a key does not grow with the declarations.
 type Key = [u8; 32];
 
 /// The cache key of an extension of `parent`. Lengths are included, so that different texts cannot have the
@@ -70,6 +71,8 @@ fn extend(parent: &Key, texts: [&str; 2]) -> Key {
 }
 
 /// Programs in use, by environment and text.
+// Process-wide: webhooks and policies of all stores often have the same conditions. Weak references, so a
+// program lives only as long as a configuration that uses it.
 static PROGRAMS: LazyLock<Mutex<Programs>> = LazyLock::new(Mutex::default);
 
 #[derive(Default)]
@@ -183,7 +186,7 @@ impl Returns {
         }
     }
 
-    /// As errors name it.
+    /// The name of the type in error messages.
     const fn text(self) -> &'static str {
         match self {
             Self::Anything => "any",
@@ -202,7 +205,7 @@ impl Expression {
         Arc::ptr_eq(&self.program, &other.program)
     }
 
-    /// Why the expression has no program.
+    /// The error, if the expression does not compile.
     pub(crate) fn error(&self) -> Option<&CompileError> {
         self.program.as_ref().as_ref().err()
     }
@@ -233,6 +236,7 @@ impl Compiler {
     /// Declares a variable, which later expressions can name. Its type is that of its expression.
     pub(crate) fn declare(&mut self, name: &str, variable: &Expression) {
         let schema = match variable.program.as_ref().as_ref().map(|p| p.result_type().clone()) {
+            // A variable that does not compile is reported by itself; expressions that use it must not fail, too.
             Ok(Type::Dyn) | Err(_) => Schema::any(),
             Ok(ty) => Schema::scalar(ty, u64::MAX),
         };
@@ -279,10 +283,13 @@ impl Programs {
         if let Some(known) = PROGRAMS.lock().all.get(&key).and_then(Weak::upgrade) {
             return known;
         }
+        // Compiled without the lock: it may take milliseconds. Two threads may then compile the same text, of which
+        // the later one stays in the map.
         let made = Arc::new(make());
         let mut programs = PROGRAMS.lock();
         if programs.all.len() >= programs.sweep_at.max(FIRST_SWEEP) {
             programs.all.retain(|_, program| program.strong_count() > 0);
+            // Doubling makes the sweeps amortized constant per insertion.
             programs.sweep_at = programs.all.len() * 2;
         }
         programs.all.insert(key, Arc::downgrade(&made));

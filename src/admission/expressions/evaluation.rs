@@ -1,4 +1,4 @@
-//! One evaluation of expressions for a write, under upstream's budgets.
+//! One evaluation of expressions for a write, under upstream's budgets. Start at [`Case::evaluate`].
 //!
 //! Costs bound the time: an evaluation begins where the request is, with a small budget; one that needs more
 //! is repeated in the compute pool, with upstream's.
@@ -21,6 +21,8 @@ struct Limits {
     expression: u64,
 }
 
+// `pkg/apis/cel/config.go` of apiserver: `RuntimeCELCostBudgetMatchConditions`, `RuntimeCELCostBudget` and
+// `PerCallLimit`.
 const UPSTREAM: Limits = Limits {
     conditions: 2_500_000,
     evaluation: 10_000_000,
@@ -53,9 +55,9 @@ pub(crate) trait Subject: Send + Sync + 'static {
 pub(crate) struct Case<S> {
     /// The policy, mutation or conditions.
     pub subject: Arc<S>,
-    /// The values of variables.
+    /// The values that expressions can read.
     pub inputs: Inputs,
-    /// Decides about the checks of expressions.
+    /// Decides the authorization checks of expressions, and caches the decisions.
     pub checks: Arc<Checks>,
     /// The check of `authorizer.requestResource`.
     pub own_check: Check,
@@ -68,7 +70,10 @@ impl<S: Subject> Case<S> {
     /// The compute pool takes no more work.
     pub(crate) async fn evaluate(self) -> Result<S::Findings, compute::Error> {
         loop {
+            // From the beginning after each decision: evaluations have no side effects, and an interpreter that can be
+            // suspended would be slower for all others.
             let (findings, sufficed) = self.attempt(QUICK, PatternBudget::quick());
+            // Before `sufficed` is read: with a pending check the findings are wrong either way.
             if self.checks.decide_pending().await {
                 continue;
             }
@@ -108,12 +113,12 @@ impl<S: Subject> Case<S> {
     }
 }
 
-/// The budget of an evaluation is exceeded, so it ended before its last expression. Upstream's text.
+/// The budget of an evaluation is exceeded, so it ended before its last expression. Worded as upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("validation failed due to running out of cost budget, no further validation rules will be run")]
 pub(crate) struct OutOfBudget;
 
-/// An expression has no value. Upstream's text, by which equal errors are reported once.
+/// The evaluation of an expression failed. Worded as upstream; equal messages are reported once.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct EvaluationError(String);
@@ -173,6 +178,7 @@ impl<'a> Run<'a> {
     /// A variable of the policy: evaluated when it is first read.
     fn computed(&self, name: &str) -> Option<Out<'a>> {
         let place = self.variables.place(name)?;
+        // The borrow ends here: evaluating a variable may read others.
         let known = self.computed.borrow().get(&place).cloned();
         known.or_else(|| {
             let is_known = |place| self.computed.borrow().contains_key(&place);
@@ -206,6 +212,7 @@ impl<'a> Run<'a> {
 
     fn note(&self, value: &Out<'_>) {
         if matches!(value, Err(Fail::Cost)) {
+            // Also if only a variable was cut short: its error is in findings that the full budget might not have.
             self.exceeded.set(true);
         }
     }
@@ -221,6 +228,7 @@ impl<'a> Run<'a> {
         };
         let outcome = program.evaluate_within(self, self.limits.expression, &self.patterns);
         self.note(&outcome.value);
+        // Variables are charged to the expression that read them first.
         let cost = outcome.cost.saturating_add(self.spent.take());
         let Some(left) = self.remaining.get().checked_sub(cost) else {
             self.exceeded.set(true);

@@ -1,4 +1,5 @@
-//! The values of the variables that expressions may name, other than those that a policy computes.
+//! The values of the variables that expressions may read ([`Inputs`]), other than those that a policy computes,
+//! and the authorization checks of expressions ([`Checks`]).
 
 use crate::admission::versions::own;
 use crate::admission::{Attributes, ObjectLookup, ServedKind};
@@ -40,6 +41,7 @@ impl Inputs {
     ) -> Result<Self> {
         let own = own(attributes);
         let old = match &attributes.old_object {
+            // Usually the request's own version matches, so nothing is copied.
             Some(old) if own.kind == target.kind => old.clone(),
             Some(old) => Arc::new(cluster.convert(old.as_ref().clone(), &own, target).await?),
             None => Arc::default(),
@@ -65,7 +67,7 @@ fn texts(pairs: [(&str, &Str); 3]) -> Value {
     Value::Object(map)
 }
 
-/// The variable `request`. Texts that are empty are absent, as upstream.
+/// The variable `request`. Empty strings are absent: upstream converts the struct to JSON with `omitempty`.
 fn request(attributes: &Attributes, target: &ServedKind) -> Value {
     let of = |served: (
         &crate::apimachinery::GroupVersionKind,
@@ -88,6 +90,7 @@ fn request(attributes: &Attributes, target: &ServedKind) -> Value {
     map.insert("resource", resource);
     map.insert("requestKind", request_kind);
     map.insert("requestResource", request_resource);
+    // Equivalent resources have the same subresource, so both are equal.
     for key in ["subResource", "requestSubResource"] {
         member(&mut map, key, &attributes.subresource);
     }
@@ -118,6 +121,8 @@ fn user(user: &UserInfo) -> Value {
 
 /// The members of a namespace that expressions may read.
 pub(crate) fn namespace(stored: Option<&Value>) -> Value {
+    // The fields that upstream's `CreateNamespaceObject` copies. Others, such as managedFields, must not be
+    // readable.
     const METADATA: [&str; 11] = [
         "name",
         "generateName",
@@ -177,6 +182,7 @@ impl Checks {
             return false;
         };
         let user = self.user_of(&check);
+        // Without the lock, which must not be held over an await.
         let verdict = self.authorizer.authorize(&attributes(&check, &user)).await;
         self.decisions.lock().made.push((check, decision(verdict)));
         true
@@ -197,6 +203,8 @@ impl Checks {
 
 impl torana_cel::Authorizer for Checks {
     fn authorize(&self, check: &Check) -> Decision {
+        // Linear: an expression rarely has more than one check, and their cost bounds their number. Cached decisions
+        // also make repeated evaluations consistent with each other.
         if let Some((_, decision)) = self.decisions.lock().made.iter().find(|(decided, _)| decided == check) {
             return decision.clone();
         }
@@ -208,6 +216,7 @@ impl torana_cel::Authorizer for Checks {
                 decision
             }
             None => {
+                // The default decision lets the evaluation end quickly; its findings are discarded.
                 self.decisions.lock().pending = Some(check.clone());
                 Decision::default()
             }
@@ -225,6 +234,7 @@ fn attributes<'a>(check: &'a Check, user: &'a UserInfo) -> authz::Attributes<'a>
         None => authz::Attributes {
             is_resource: true,
             api_group: &check.group,
+            // Upstream's checks apply to all versions, which matters to webhook authorizers.
             api_version: "*",
             namespace: &check.namespace,
             resource: &check.resource,

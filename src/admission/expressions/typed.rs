@@ -26,8 +26,8 @@ impl TypeChecker {
         Self(environment)
     }
 
-    /// Declares a variable, which later expressions can name. Its type is that of its expression, if that has
-    /// one.
+    /// Declares a variable, which later expressions can read. Its type is that of its expression; any, if the
+    /// expression does not compile.
     pub(crate) fn declare(&mut self, name: &str, expression: &str) {
         let program = self.0.compile(expression);
         let ty = program.map_or(Type::Dyn, |p: Program| p.result_type().clone());

@@ -31,6 +31,7 @@ impl Variables {
         if let Ok(program) = expression.program.as_ref() {
             reads.extend(program.variables().filter_map(|v| self.places.get(v).copied()));
         }
+        // Places are smaller than the new one: a variable can only read earlier ones, so there are no cycles.
         let depth = reads.iter().map(|&p| self.all[p].depth + 1).max().unwrap_or(0);
         self.places.entry(format!("variables.{name}")).or_insert(self.all.len());
         self.all.push(Variable {
@@ -53,8 +54,8 @@ impl Variables {
 
     /// The variables to compute before the one at `place`, in order of their dependencies; those that
     /// `is_known` and their dependencies are left out. Empty unless the chain is so long that recursion would
-    /// need much stack: computing every variable that is named, rather than those that the evaluation reads,
-    /// costs budget.
+    /// need much stack, because this costs budget: it computes every variable that occurs in an expression, also
+    /// those in branches that are not evaluated.
     pub(crate) fn before(&self, place: usize, is_known: impl Fn(usize) -> bool) -> Vec<usize> {
         if self.all[place].depth <= MAX_RECURSION {
             return Vec::new();

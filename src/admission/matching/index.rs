@@ -25,6 +25,7 @@ impl PluralIndex {
             };
             for name in names {
                 let list = index.by_plural.entry(name.clone()).or_default();
+                // Positions ascend, so a duplicate can only be the last one.
                 if list.last() != Some(&position) {
                     list.push(position);
                 }
@@ -49,6 +50,7 @@ impl PluralIndex {
             .peekable();
         let mut any = self.any.iter().copied().peekable();
         std::iter::from_fn(move || match (named.peek(), any.peek()) {
+            // A merge: callers depend on the order of the configuration.
             (Some(a), Some(b)) if b < a => any.next(),
             (None, _) => any.next(),
             _ => named.next(),

@@ -54,6 +54,7 @@ impl Rule {
             groups: Names::parse(rule.get("apiGroups")),
             versions: Names::parse(rule.get("apiVersions")),
             resources: resources
+                // `pods` means the resource without its subresources, hence the empty name.
                 .map(|r| r.split_once('/').unwrap_or((r, "")))
                 .map(|(plural, sub)| (Name::parse(plural), Name::parse(sub)))
                 .collect(),
@@ -78,6 +79,7 @@ impl Rule {
             && self.groups.has(&resource.group)
             && self.versions.has(&resource.version)
             && self.scope.matches(attributes, resource)
+            // A create with `generateName` has no name yet, so it matches no list of names.
             && (self.names.is_empty() || self.names.iter().any(|n| *n == attributes.name))
     }
 
@@ -105,12 +107,14 @@ impl Operations {
             Some("UPDATE") => Self::bit(Operation::Update),
             Some("DELETE") => Self::bit(Operation::Delete),
             Some("CONNECT") => Self::bit(Operation::Connect),
+            // An unknown operation matches nothing.
             _ => 0,
         });
         Self(bits.fold(0, |all, bit| all | bit))
     }
 
     const fn bit(operation: Operation) -> u8 {
+        // Four variants, so the bit fits.
         1 << operation as u8
     }
 
@@ -155,6 +159,7 @@ impl Names {
 impl Scope {
     /// A request for a namespace carries its name as namespace, but is cluster-scoped.
     fn matches(self, attributes: &Attributes, resource: &GroupVersionResource) -> bool {
+        // Exactly v1, as upstream's `Matcher.scope`.
         let is_namespace = (&*resource.group, &*resource.version, &*resource.resource) == ("", "v1", "namespaces");
         let cluster = is_namespace || attributes.namespace.is_empty();
         match self {

@@ -26,7 +26,7 @@ async fn matches(criteria: &Criteria, attributes: &Attributes, object: &Value) -
     let ruled_out = matcher.rules_out(criteria, &matcher.labels(object));
     assert!(
         !ruled_out || matches!(matched, Ok(None)),
-        "only what does not match is ruled out"
+        "a write that matches is not ruled out"
     );
     matched
         .map(|m| m.is_some())

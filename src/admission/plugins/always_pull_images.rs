@@ -57,6 +57,7 @@ impl Admission for AlwaysPullImages {
         for list in ALL_CONTAINERS {
             for (i, container) in pod.at(&["spec", list]).items().iter().enumerate() {
                 let policy = container.str_at(&["imagePullPolicy"]);
+                // A plugin or webhook after this one may have changed the policy.
                 if policy != "Always" {
                     let why = format!(
                         "spec.{list}[{i}].imagePullPolicy: Unsupported value: {policy:?}: supported values: \"Always\""

@@ -19,6 +19,7 @@ const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
 /// True if the caller may perform `verb` for the signer, or for all signers of its domain (`example.com/*`).
 async fn may(authorizer: &dyn Authorizer, attributes: &Attributes, verb: &str, signer: &str) -> bool {
     let domain = signer.split('/').next().unwrap_or_default();
+    // The authorizer compares names literally, so the wildcard is asked for as a name.
     for name in [signer, &format!("{domain}/*")] {
         let asked = authz::Attributes {
             user: &attributes.user,
@@ -57,6 +58,7 @@ impl Admission for CertificateApproval {
     }
 
     async fn validate(&self, attributes: &Attributes, object: &Value) -> Result<()> {
+        // The stored one: the object of the request could name a signer for which the caller has the permission.
         let signer = signer(attributes.old_object.as_deref().unwrap_or(object));
         if may(&*self.0, attributes, "approve", signer).await {
             return Ok(());
@@ -80,6 +82,7 @@ impl Admission for CertificateSigning {
     async fn validate(&self, attributes: &Attributes, object: &Value) -> Result<()> {
         let old = attributes.old_object.as_deref().unwrap_or(&Value::Null);
         let same = |field: &str| old.at(&["status", field]) == object.at(&["status", field]);
+        // Other status updates, such as of managed fields, need no permission.
         if same("certificate") && same("conditions") {
             return Ok(());
         }
@@ -110,6 +113,7 @@ impl Admission for ClusterTrustBundleAttest {
             }
         }
         let signer = signer(object);
+        // Bundles without a signer are governed by RBAC on the resource alone.
         if signer.is_empty() || may(&*self.0, attributes, "attest", signer).await {
             return Ok(());
         }

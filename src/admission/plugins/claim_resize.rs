@@ -22,6 +22,7 @@ impl PersistentVolumeClaimResize {
 
     async fn may_grow(&self, new: &Value, old: &Value) -> Result<bool> {
         let name = class_of(new);
+        // A claim whose class changes together with its size is not resized, as upstream.
         if name.is_empty() || name != class_of(old) {
             return Ok(false);
         }
@@ -52,6 +53,7 @@ impl Admission for PersistentVolumeClaimResize {
         if asked(claim) <= asked(old) {
             return Ok(());
         }
+        // The stored phase, which the caller cannot set through this resource.
         if old.str_at(&["status", "phase"]) != "Bound" {
             let why = "Only bound persistent volume claims can be expanded";
             return Err(forbidden(attributes, claim, why));

@@ -32,6 +32,7 @@ impl Admission for DefaultIngressClass {
         if old_way || !ingress.at(&["spec", "ingressClassName"]).is_null() {
             return Ok(());
         }
+        // The annotation of before the field excludes the default, too: its controller would not expect both.
         const MARKS: &[&str] = &["ingressclass.kubernetes.io/is-default-class"];
         if let Some(name) = default_of(&self.cluster, GROUP, "ingressclasses", MARKS).await? {
             ingress.set(&["spec", "ingressClassName"], name);

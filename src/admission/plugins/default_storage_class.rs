@@ -33,9 +33,11 @@ impl Admission for DefaultStorageClass {
     }
 
     async fn mutate(&self, _attributes: &Attributes, claim: &mut Value) -> Result<()> {
+        // An empty name is a choice: it asks for a volume without a class.
         if claim.annotation(OLD_CLASS).is_some() || !claim.at(&["spec", "storageClassName"]).is_null() {
             return Ok(());
         }
+        // Without a default the claim stays without a class, and the volume controller sets one later.
         if let Some(name) = default_of(&self.cluster, "storage.k8s.io", "storageclasses", MARKS).await? {
             claim.set(&["spec", "storageClassName"], name);
         }

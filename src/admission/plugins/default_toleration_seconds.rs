@@ -41,6 +41,7 @@ impl Admission for DefaultTolerationSeconds {
         for (taint, toleration) in &self.tolerations {
             let has = pod.at(&["spec", "tolerations"]).items().iter().any(|t| {
                 let (key, effect) = (t.str_at(&["key"]), t.str_at(&["effect"]));
+                // An empty key or effect tolerates all of them.
                 (key.is_empty() || key == *taint) && (effect.is_empty() || effect == "NoExecute")
             });
             if let Some(spec) = pod.at_mut(&["spec"]).filter(|_| !has) {

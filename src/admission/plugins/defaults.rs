@@ -22,6 +22,7 @@ pub(crate) async fn default_of(
     found.retain(is_default);
     let first = found
         .iter()
+        // Timestamps in RFC 3339 compare as text.
         .min_by_key(|c| (Reverse(c.meta("creationTimestamp")), c.name()));
     Ok(first.map(|class| class.name().into()))
 }

@@ -40,6 +40,7 @@ impl Admission for ExtendedResourceToleration {
             t.str_at(&["operator"]) == "Exists" && ["effect", "value"].iter().all(|k| t.str_at(&[k]).is_empty())
         };
         let had = pod.at(&["spec", "tolerations"]).items().iter().filter(plain);
+        // Only an equal toleration counts; a narrower one would not tolerate all taints of the resource.
         let had: BTreeSet<String> = had.map(|t| field(t, "key")).collect();
         for resource in resources.difference(&had) {
             let mut toleration = Value::object();

@@ -37,6 +37,7 @@ fn subject(attributes: &Attributes) -> Option<Subject> {
         ("persistentvolumeclaims", "", Operation::Create | Operation::Update) => Subject::Claim,
         _ => return None,
     };
+    // Otherwise finalizers of an object that violates new limits could not be removed.
     let going = attributes.old_object.as_ref().is_some_and(|old| old.is_being_deleted());
     (!going).then_some(subject)
 }
@@ -105,6 +106,7 @@ impl Admission for LimitRanger {
 
     async fn mutate(&self, attributes: &Attributes, object: &mut Value) -> Result<()> {
         if subject(attributes) == Some(Subject::Pod) {
+            // In key order, where upstream's lister has none: the first range that has a default wins.
             for range in self.limit_ranges(attributes, object).await? {
                 defaults::apply(object, &range).map_err(|why| forbidden(attributes, object, why))?;
             }

@@ -43,6 +43,7 @@ impl Admission for NamespaceAutoProvision {
         if self.0.get_cached("", "namespaces", "", name).await?.is_some() {
             return Ok(());
         }
+        // As the server, since the caller need not be permitted to create namespaces.
         match self.0.create_namespace(name).await {
             // A concurrent request created it first.
             Err(e) if e.reason == "AlreadyExists" => Ok(()),

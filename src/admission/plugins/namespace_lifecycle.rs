@@ -8,7 +8,7 @@ use crate::apimachinery::status::{Cause, Result, Status};
 use crate::apimachinery::value::Value;
 use async_trait::async_trait;
 
-/// Namespaces that cannot be deleted.
+/// Namespaces that cannot be deleted; `kube-node-lease` can, as upstream.
 const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
 
 pub(crate) struct NamespaceLifecycle {
@@ -61,6 +61,8 @@ impl Admission for NamespaceLifecycle {
         let name = attributes.namespace.as_str();
         let storage = self.cluster.storage("", "namespaces")?;
         let known = ObjectLookup::cached_entry(&storage, name).await;
+        // Updates need an existing namespace, too, but may change objects in one that terminates: their finalizers
+        // have to be removed.
         let Some(entry) = known.map_err(Status::internal)? else {
             return Err(Status::not_found(&namespaces(), name));
         };
@@ -74,6 +76,7 @@ impl Admission for NamespaceLifecycle {
         }
         let why = format!("unable to create new content in namespace {name} because it is being terminated");
         let mut status = forbidden(attributes, object, why);
+        // Controllers recognize this cause and stop retrying.
         status.details_mut().causes.push(Cause {
             reason: "NamespaceTerminating".into(),
             message: format!("namespace {name} is being terminated"),

@@ -69,6 +69,7 @@ fn check_node(asked: &NodeRequest<'_>) -> Result<()> {
         let requested = asked.name();
         return asked.no(format!("node {me:?} is not allowed to modify node {requested:?}"));
     }
+    // Dynamic kubelet configuration is gone, but the field is still stored.
     let source = |node: &Value| node.at(&["spec", "configSource"]).clone();
     match asked.attributes.operation {
         Operation::Create => {
@@ -92,6 +93,8 @@ fn check_node(asked: &NodeRequest<'_>) -> Result<()> {
                     "node {me:?} is not allowed to update configSource to a new non-nil configSource"
                 ));
             }
+            // Otherwise a compromised node could attract Pods that are kept away from it. `items` makes null and an
+            // empty list equal.
             if new.at(&["spec", "taints"]).items() != old.at(&["spec", "taints"]).items() {
                 return asked.no(format!("node {me:?} is not allowed to modify taints"));
             }
@@ -119,6 +122,7 @@ fn check_claim(asked: &NodeRequest<'_>) -> Result<()> {
     }
     let rest = |claim: &Value| {
         let mut claim = claim.clone();
+        // Set by the server or by the patch itself.
         claim.unset_meta("resourceVersion");
         claim.unset_meta("managedFields");
         for field in [
@@ -129,6 +133,7 @@ fn check_claim(asked: &NodeRequest<'_>) -> Result<()> {
         ] {
             claim.unset(&["status", field]);
         }
+        // A status that had only permitted fields must equal an absent one.
         if claim.get("status").is_empty_value() {
             claim.unset(&["status"]);
         }
@@ -174,6 +179,7 @@ fn check_csr(asked: &NodeRequest<'_>) -> Result<()> {
         "kubernetes.io/kubelet-serving",
         "kubernetes.io/kube-apiserver-client-kubelet",
     ];
+    // Other signers have approvers that decide about the subject.
     if !new || !ours.contains(&signer) {
         return Ok(());
     }
@@ -200,6 +206,7 @@ impl Admission for NodeRestriction {
             attributes,
             object,
         };
+        // A member of the group without a node name must not pass as "any node".
         if asked.node.is_empty() {
             let user = &attributes.user.name;
             return asked.no(format!("could not determine node from user {user:?}"));

@@ -35,6 +35,7 @@ fn blocks(reference: &Value) -> bool {
 /// The references that block their owner's deletion and did not before.
 fn newly_blocking<'a>(new: &'a Value, old: &Value) -> Vec<&'a Value> {
     let had = owners(old).iter().filter(|o| blocks(o));
+    // By UID: changes of other fields of a reference that blocked before need no permission.
     let had: HashSet<&str> = had.map(|o| o.str_at(&["uid"])).collect();
     let is_new = |r: &&Value| blocks(r) && !had.contains(r.str_at(&["uid"]));
     owners(new).iter().filter(is_new).collect()
@@ -50,6 +51,7 @@ fn words(verdict: &Verdict) -> String {
 impl Admission for OwnerReferencesPermissionEnforcement {
     fn handles(&self, attributes: &Attributes) -> bool {
         let report = attributes.subresource == "status" && attributes.is_for("", "pods");
+        // Kubelets update Pod status very often and cannot change owners that way.
         matches!(attributes.operation, Operation::Create | Operation::Update) && !report
     }
 
@@ -72,6 +74,7 @@ impl Admission for OwnerReferencesPermissionEnforcement {
             field_selector: "",
             label_selector: "",
         };
+        // Whoever creates an object may give it owners: it did not exist to be protected.
         if attributes.operation == Operation::Update {
             let verdict = self.authorizer.authorize(&asked).await;
             if verdict.decision != Decision::Allow {
@@ -85,6 +88,7 @@ impl Admission for OwnerReferencesPermissionEnforcement {
         for reference in newly_blocking(object, old) {
             let (version, kind) = (reference.api_version(), ObjectView::kind(reference));
             let parsed = GroupVersion::parse(version).unwrap_or_default();
+            // Upstream resolves kinds with a RESTMapper and refuses unknown ones: their permission cannot be checked.
             let Some((resource, namespaced)) = self.cluster.resource_of(&parsed.group, kind) else {
                 let why = format!(
                     "cannot set blockOwnerDeletion in this case because cannot find RESTMapping for APIVersion {version} \

@@ -2,9 +2,11 @@
 //! `plugin/pkg/admission/podnodeselector`.
 
 use crate::admission::{Admission, Attributes, ObjectLookup, forbidden};
+use crate::apimachinery::field::{FieldError, FieldPath};
 use crate::apimachinery::gvk::GroupResource;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
+use crate::apimachinery::validation::{label_value, qualified_name};
 use crate::apimachinery::value::Value;
 use async_trait::async_trait;
 use std::collections::BTreeMap;
@@ -22,10 +24,16 @@ pub(crate) struct PodNodeSelector {
     allowed: BTreeMap<String, Labels>,
 }
 
-/// A node selector is not of the form `a=b,c=d`: the part at fault. Upstream's text.
+/// Why a part of a node selector is invalid; worded as upstream words it.
 #[derive(Debug, thiserror::Error)]
-#[error("invalid selector: {0:?}")]
-pub(crate) struct InvalidSelector(String);
+pub(crate) enum InvalidSelector {
+    /// It is not of the form `a=b`. Go prints the list of what the equals signs separate.
+    #[error("invalid selector: [{}]", .0.replace('=', " "))]
+    Part(String),
+    /// Its key or value is not that of a label.
+    #[error("{0}")]
+    Label(FieldError),
+}
 
 /// An error in the selector of a namespace in the configuration.
 #[derive(Debug, thiserror::Error)]
@@ -36,15 +44,32 @@ pub(crate) enum ConfigError {
     Selector { namespace: String, source: InvalidSelector },
 }
 
-/// Parses `a=b,c=d`.
+/// Parses `a=b,c=d`, as upstream's `labels.ConvertSelectorToLabelsMap`.
 fn labels(text: &str) -> std::result::Result<Labels, InvalidSelector> {
     let parts = text.split(',').filter(|_| !text.is_empty());
-    parts
-        .map(|part| match part.split('=').collect::<Vec<_>>()[..] {
-            [key, value] => Ok((key.trim().to_owned(), value.trim().to_owned())),
-            _ => Err(InvalidSelector(part.to_owned())),
-        })
-        .collect()
+    parts.map(label).collect()
+}
+
+fn label(part: &str) -> std::result::Result<(String, String), InvalidSelector> {
+    let mut sides = part.split('=');
+    let (Some(key), Some(value), None) = (sides.next(), sides.next(), sides.next()) else {
+        return Err(InvalidSelector::Part(part.to_owned()));
+    };
+    let (key, value) = (key.trim(), value.trim());
+    // The selector is no field of an object, so upstream's errors have no path.
+    let root = FieldPath::default();
+    let invalid = |at: &FieldPath, what: &str, why: &[String]| {
+        InvalidSelector::Label(FieldError::invalid(at, what, why.join("; ")))
+    };
+    let why = qualified_name(key);
+    if !why.is_empty() {
+        return Err(invalid(&root, key, &why));
+    }
+    let why = label_value(value);
+    if !why.is_empty() {
+        return Err(invalid(&root.key(key), value, &why));
+    }
+    Ok((key.to_owned(), value.to_owned()))
 }
 
 impl PodNodeSelector {
@@ -78,6 +103,7 @@ impl PodNodeSelector {
         let found = self.cluster.get_cached("", "namespaces", "", name).await?;
         let found = found.ok_or_else(|| Status::not_found(&GroupResource::new("", "namespaces"), name))?;
         match found.annotation(ANNOTATION) {
+            // An empty annotation selects nothing and suppresses the default, as upstream.
             Some(text) => labels(text).map_err(|e| Status::raw_error(e.to_string())),
             None => Ok(self.default.clone()),
         }
@@ -113,12 +139,15 @@ impl Admission for PodNodeSelector {
         for (key, value) in &wanted {
             pod.set(&["spec", "nodeSelector", key], value.as_str());
         }
+        // Upstream checks the allow list in both phases; without it here, webhooks would see a Pod that is going to be
+        // rejected.
         self.validate(attributes, pod).await
     }
 
     async fn validate(&self, attributes: &Attributes, pod: &Value) -> Result<()> {
         let wanted = self.of_namespace(&attributes.namespace).await?;
         check_conflicts(attributes, pod, &wanted)?;
+        // Namespaces that are not configured are not restricted.
         let Some(allowed) = self.allowed.get(&attributes.namespace).filter(|a| !a.is_empty()) else {
             return Ok(());
         };
@@ -166,5 +195,25 @@ mod tests {
         assert!(refused.ends_with("conflicts with its namespace node label selector"));
         let refused = outcome(None, json!({"other": "x"})).await.unwrap_err();
         assert!(refused.ends_with("conflict with its namespace whitelist"));
+    }
+
+    #[test]
+    fn invalid_selectors_are_refused_with_upstreams_words() {
+        for text in ["", "a=b", " a = b ,c=", "example.com/a=b"] {
+            assert!(labels(text).is_ok(), "{text}");
+        }
+        for (text, why) in [
+            ("a", "invalid selector: [a]"),
+            ("a=b,", "invalid selector: []"),
+            ("a==b", "invalid selector: [a  b]"),
+            ("-a=b", "<nil>: Invalid value: \"-a\": name part must consist of "),
+            (
+                "a=-b",
+                "[a]: Invalid value: \"-b\": a valid label must be an empty string or ",
+            ),
+        ] {
+            let refused = labels(text).unwrap_err().to_string();
+            assert!(refused.starts_with(why), "{text}: {refused}");
+        }
     }
 }

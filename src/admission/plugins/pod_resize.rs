@@ -11,6 +11,7 @@ use async_trait::async_trait;
 
 /// The node of a bound pod whose spec (and hence generation) changes; `None` if there is nothing to check.
 fn node_name<'a>(attributes: &Attributes, pod: &'a Value) -> Option<&'a str> {
+    // The strategy has raised it already, before validation, if the spec changed.
     let generation = |v: &Value| v.at(&["metadata", "generation"]).as_i64();
     let old = attributes.old_object.as_deref()?;
     let node = pod.str_at(&["spec", "nodeName"]);
@@ -54,6 +55,7 @@ impl Admission for PodResizeValidator {
             return Ok(());
         };
         let node = node(&self.cluster, attributes, pod, name).await?;
+        // A node without the label passes: only the kubelet can tell then.
         if let Some(os) = node.label("kubernetes.io/os").filter(|os| *os != "linux") {
             let why = format!("pod resize is only supported on linux nodes, node {name:?} is {os:?}");
             return Err(because("UnsupportedPlatform", forbidden(attributes, pod, why)));
@@ -93,6 +95,7 @@ impl NodeDeclaredFeatureValidator {
 /// The features that an update requires, sorted by name.
 fn needed(old: &Value, new: &Value) -> Vec<&'static str> {
     let mut features = Vec::new();
+    // Exclusive CPUs of the static CPU manager are only assigned to this class.
     if old.str_at(&["status", "qosClass"]) == "Guaranteed" {
         let cpus = |pod: &Value| -> Vec<_> {
             let all = pod.at(&["spec", "containers"]).items().iter();

@@ -78,11 +78,13 @@ impl PodSecurityConfig {
 pub(crate) fn evaluate_pod(policy: &Policy, errors: &ErrorList, pod: Pod<'_>, enforce: bool) -> Verdict {
     let mut verdict = Verdict::default();
     if !errors.is_empty() {
+        // Annotated, not rejected: labels may be from before a version of the standards was known.
         let text = format!("Failed to parse policy: {}", aggregate(errors));
         verdict.annotations.push(("error", text));
     }
     if enforce {
         verdict.annotations.push(("enforce-policy", policy.enforce.to_string()));
+        // Enforced even with errors: invalid labels mean `restricted`.
         let found = violations(policy.enforce, pod);
         if !found.is_empty() {
             let level = quote(&policy.enforce.to_string());
@@ -97,14 +99,15 @@ pub(crate) fn evaluate_pod(policy: &Policy, errors: &ErrorList, pod: Pod<'_>, en
     if let Some(text) = would(policy.audit) {
         verdict.annotations.push(("audit-violations", text));
     }
+    // A rejected client sees the violations in the error already.
     if verdict.refusal.is_none() {
         verdict.warning = would(policy.warn);
     }
     verdict
 }
 
-/// True if an update may affect the checks: a changed image or a changed number of containers. Other fields
-/// the checks look at are immutable.
+/// True if an update may affect the checks: a changed image or a changed number of containers. The other fields
+/// that the checks read are immutable.
 fn is_significant(new: &Value, old: &Value) -> bool {
     let other_image = |a: &Value, b: &Value| a.get("image") != b.get("image");
     let changed = |field: &str| {
@@ -173,10 +176,12 @@ impl PodSecurity {
         };
         let (before, old_errors) = Policy::of(&|key| old.label(key), defaults);
         let texts = |errors: &ErrorList| errors.iter().map(ToString::to_string).collect::<Vec<_>>();
+        // Unchanged errors must not block other updates of the namespace, such as its finalization.
         if !errors.is_empty() && texts(&errors) != texts(&old_errors) {
             return invalid();
         }
         let relaxed = policy.enforce.version == before.enforce.version && policy.enforce.level <= before.enforce.level;
+        // A policy that is not stricter cannot make running pods violate it.
         if policy.enforce == before.enforce || policy.enforce.level == Level::Privileged || relaxed {
             return Ok(());
         }
@@ -201,6 +206,7 @@ impl PodSecurity {
             let why = format!("failed to lookup namespace {}", quote(namespace));
             return Err(Status::internal(why));
         };
+        // Most namespaces: nothing to enforce, to record or to warn about.
         if errors.is_empty() && policy.is_privileged() {
             return Ok(());
         }
@@ -215,6 +221,7 @@ impl PodSecurity {
         if self.is_exempt(attributes) {
             return Ok(());
         }
+        // Templates are only warned about, so the write goes on; the pods will be checked.
         let Some((policy, errors)) = self.of_namespace(&attributes.namespace).await else {
             return Ok(());
         };

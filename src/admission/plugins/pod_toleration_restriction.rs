@@ -75,18 +75,21 @@ impl Admission for PodTolerationRestriction {
         if attributes.operation == Operation::Create {
             let namespace_tolerations = self.namespace_tolerations(&attributes.namespace, DEFAULTS).await?;
             let defaults = namespace_tolerations.unwrap_or_else(|| self.default.clone());
+            // Not merged: `merge` would also drop duplicates within the defaults, which upstream keeps.
             if merged.is_empty() {
                 merged = defaults;
             } else if !defaults.is_empty() {
                 merged = merge(&defaults, &merged);
             }
         }
+        // The taint keeps off best-effort pods only; the kubelet admits others under memory pressure.
         if !is_best_effort(pod) {
             merged = merge(&merged, std::slice::from_ref(&self.memory_pressure));
         }
         if !merged.is_empty() {
             pod.set(&["spec", "tolerations"], merged);
         }
+        // Upstream validates at the end of its mutation, so that later plugins do not see a pod that is rejected.
         self.validate(attributes, pod).await
     }
 
@@ -100,6 +103,7 @@ impl Admission for PodTolerationRestriction {
             Some(namespace_tolerations) => (namespace_tolerations, "namespace"),
             None => (&self.allowed, "cluster"),
         };
+        // Indexed once: a pod and an allow list may both have thousands of tolerations.
         let covered = Covered::by(allowed);
         if allowed.is_empty() || tolerations.iter().all(|t| covered.has(t)) {
             return Ok(());

@@ -44,6 +44,8 @@ impl Admission for PodTopologyLabels {
         };
         for label in LABELS {
             if let Some(value) = node.label(label) {
+                // Overwrites labels of the client: the node's topology is authoritative. The registry copies those of a
+                // binding to the pod.
                 object.set(&["metadata", "labels", label], value);
             }
         }

@@ -37,6 +37,7 @@ pub(crate) fn push(object: &mut Value, list: &str, element: Value) {
         _ => object.set(&[list], Vec::<Value>::new()),
     }
     let list = object.at_mut(&[list]).and_then(Value::as_array_mut);
+    // `match` above replaces anything that is not a list.
     list.expect("the list was made above").push(element);
 }
 
@@ -49,6 +50,7 @@ pub(crate) fn amount(value: &Value) -> Quantity {
 pub(crate) fn requests(pod: &Value, resource: &str) -> Quantity {
     let asked = of_pod(pod, ResourceKind::Requests, CountingMode::SpecOnly);
     let asked = asked.get(resource).copied().unwrap_or(Quantity::ZERO);
+    // `SpecOnly` leaves the overhead out.
     asked.plus(amount(pod.at(&["spec", "overhead", resource])))
 }
 

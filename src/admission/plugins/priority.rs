@@ -32,6 +32,7 @@ impl Priority {
         let defaults = marked
             .into_iter()
             .filter(|c| c.get("globalDefault").as_bool() == Some(true));
+        // Two concurrent creates can both succeed. The lowest value is the least harmful default, as upstream.
         Ok(defaults.min_by_key(|c| c.get("value").as_i64()))
     }
 
@@ -52,7 +53,9 @@ impl Priority {
     async fn resolve(&self, attributes: &Attributes, pod: &mut Value) -> Result<()> {
         let class = self.class_of(attributes, pod).await?;
         let priority = class.as_ref().and_then(|c| c.get("value").as_i64()).unwrap_or(0);
+        // Empty for classes that were stored before the field existed.
         let preemption = class.as_ref().map_or(PREEMPT, |c| c.str_at(&["preemptionPolicy"]));
+        // Only the class is subject to quota and authorization, so a number of the client's own must not pass.
         if let Some(given) = pod.at(&["spec", "priority"]).as_i64().filter(|p| *p != priority) {
             let why = format!(
                 "the integer value of priority ({given}) must not be provided in pod spec; priority admission controller \
@@ -111,6 +114,7 @@ impl Admission for Priority {
             return Ok(());
         }
         match self.default_class().await? {
+            // On create even one of the same name counts: the create is going to fail anyway.
             Some(other) if attributes.operation == Operation::Create || other.name() != object.name() => {
                 let why = format!(
                     "PriorityClass {} is already marked as default. Only one default can exist",

@@ -82,6 +82,7 @@ impl ResourceQuota {
     /// Stores the new usage. `Ok(false)` if the quota was changed concurrently.
     async fn charge(&self, quota: &Quota, used: &Amounts) -> Result<bool> {
         let draft = usage::charged(&quota.entry, &quota.object, used);
+        // The evaluation is only valid for this revision.
         let when = Precondition::Unchanged(quota.entry.revision);
         let storage = self.cluster.storage("", "resourcequotas")?;
         match storage.put(&quota.entry.key, when, draft, None).await {
@@ -101,6 +102,7 @@ impl ResourceQuota {
         let mut freshness = Freshness::Cached;
         let mut quotas = self.quotas(&attributes.namespace, freshness).await?;
         loop {
+            // The common case: nothing is decoded or evaluated for namespaces without quotas.
             if quotas.is_empty() && self.config.limited.is_empty() {
                 return Ok(());
             }
@@ -121,6 +123,8 @@ impl ResourceQuota {
             }
             let mut missed: Vec<Box<str>> = Vec::new();
             freshness = Freshness::Latest;
+            // One after the other. If one fails the others stay charged, which the controller's recount repairs;
+            // undoing them could race with it.
             for (quota, used) in quotas.iter().zip(&charges) {
                 if let Some(used) = used
                     && !self.charge(quota, used).await?

@@ -36,6 +36,7 @@ pub(super) enum CountingMode {
 pub(super) fn quantity(v: &Value) -> Option<Quantity> {
     match v {
         Value::String(text) => Quantity::parse(text).ok(),
+        // Objects of before quantities were normalized may have numbers.
         Value::Int(n) => Some(Quantity::from_i64(*n)),
         _ => None,
     }
@@ -99,8 +100,10 @@ impl<'a> Statuses<'a> {
         let Some(status) = self.by_name.get(container.str_at(&["name"])) else {
             return wanted;
         };
+        // A resize that the node has rejected will not happen, so only the allocation counts.
         let mut total = if self.infeasible { List::new() } else { wanted };
         take_greater(&mut total, &list(status.at(&["resources", side.field()])));
+        // Only requests are allocated by the kubelet.
         if side == ResourceKind::Requests {
             take_greater(&mut total, &list(status.get("allocatedResources")));
         }
@@ -129,6 +132,7 @@ pub(super) fn of_pod<'a>(pod: &'a Value, side: ResourceKind, account: CountingMo
     let (mut sidecars, mut peak) = (List::new(), List::new());
     for container in spec.get("initContainers").items() {
         let needs = one(container, &known);
+        // A sidecar runs beside all later init containers and the regular ones.
         let stays = container.str_at(&["restartPolicy"]) == "Always";
         if stays {
             add(&mut total, &needs);
@@ -143,6 +147,7 @@ pub(super) fn of_pod<'a>(pod: &'a Value, side: ResourceKind, account: CountingMo
             peak.insert(name, most);
         }
     }
+    // The two phases never overlap, so the larger one decides.
     take_greater(&mut total, &peak);
     for (name, quantity) in list(spec.at(&["resources", side.field()])) {
         if is_of_pods(name) {

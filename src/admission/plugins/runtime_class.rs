@@ -55,6 +55,7 @@ fn set_overhead(attributes: &Attributes, pod: &mut Value, class: &Value) -> Resu
     }
     let fixed = class.at(&["overhead", "podFixed"]);
     let given = pod.at(&["spec", "overhead"]);
+    // A client may repeat the class's overhead, as when it recreates a pod, but not choose its own.
     if !given.is_null() && !same_amounts(given, fixed) {
         return Err(forbidden(attributes, pod, MISMATCH));
     }
@@ -79,6 +80,7 @@ fn set_scheduling(attributes: &Attributes, pod: &mut Value, class: &Value) -> Re
             );
             return Err(forbidden(attributes, pod, why));
         }
+        // Set one by one: after a conflict the write is rejected, so a partial merge does no harm.
         pod.set(&["spec", "nodeSelector", key], wanted);
     }
     let merged = tolerations::merge(
@@ -111,6 +113,7 @@ impl Admission for RuntimeClass {
         match class.as_ref().map(|c| c.get("overhead")).filter(|o| !o.is_null()) {
             Some(defined) if same_amounts(defined.get("podFixed"), overhead) => Ok(()),
             Some(_) => Err(forbidden(attributes, pod, MISMATCH)),
+            // Overhead without a class would raise requests that nothing justifies.
             None if overhead.is_null() => Ok(()),
             None => {
                 let why = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead";

@@ -17,6 +17,7 @@ const ENFORCE: &str = "kubernetes.io/enforce-mountable-secrets";
 
 /// Number of lookups of the default account, which a controller creates shortly after its namespace.
 const ATTEMPTS: usize = 10;
+// The middle of upstream's random 100 to 200 ms.
 const PAUSE: Duration = Duration::from_millis(150);
 
 pub(crate) struct ServiceAccount {
@@ -28,6 +29,8 @@ pub(crate) struct ServiceAccount {
 impl ServiceAccount {
     /// Reads service accounts from `cluster`.
     pub(crate) fn new(cluster: ObjectLookup) -> Self {
+        // The odd 3607 seconds are upstream's mark of injected volumes: token requests with this duration get a longer
+        // token, for clients that never reload it.
         let volume = crate::json!({"projected": {"defaultMode": 420, "sources": [
             {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
             {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
@@ -67,6 +70,7 @@ impl ServiceAccount {
         for list in ["initContainers", "containers"] {
             for container in elements_mut(pod, list) {
                 let mounts = container.get("volumeMounts").items();
+                // The container brings credentials of its own.
                 if mounts.iter().any(|m| m.str_at(&["mountPath"]) == MOUNT_PATH) {
                     continue;
                 }
@@ -115,7 +119,7 @@ fn names_in<'a>(account: &'a Value, list: &str) -> HashSet<&'a str> {
     account.get(list).items().iter().map(element_name).collect()
 }
 
-/// A pod uses a secret that its service account does not list. Upstream's text.
+/// A pod uses a secret that its service account does not list. Worded as upstream.
 #[derive(Debug, thiserror::Error)]
 #[error("{using} is not allowed because service account {account} does not reference that {list}")]
 struct NotReferenced {
@@ -220,6 +224,7 @@ impl Admission for ServiceAccount {
             return Ok(());
         }
         if is_mirror(pod) {
+            // Mirror pods get no account: the kubelet runs them without asking the API server.
             return check_mirror(attributes, pod);
         }
         if account_name(pod).is_empty() {
@@ -231,6 +236,7 @@ impl Admission for ServiceAccount {
             self.mount(pod);
         }
         let secrets = account.get("imagePullSecrets");
+        // All or nothing: secrets in the pod replace those of the account.
         if !secrets.items().is_empty() && pod.at(&["spec", "imagePullSecrets"]).items().is_empty() {
             pod.set(&["spec", "imagePullSecrets"], secrets.clone());
         }

@@ -1,5 +1,5 @@
 //! StorageObjectInUseProtection: adds the finalizer that keeps volumes, claims and volume attributes classes
-//! until they are no longer in use. Their controller removes it.
+//! until they are no longer in use. As upstream's `storage/storageobjectinuseprotection`; controllers remove it.
 
 use crate::admission::{Admission, Attributes, Operation};
 use crate::apimachinery::object::ObjectView;

@@ -20,6 +20,7 @@ impl Admission for TaintNodesByCondition {
 
     async fn mutate(&self, _attributes: &Attributes, node: &mut Value) -> Result<()> {
         let is = |t: &Value| t.str_at(&["key"]) == NOT_READY && t.str_at(&["effect"]) == "NoSchedule";
+        // Otherwise pods could be scheduled in the moment before the node controller taints the node itself.
         if !node.at(&["spec", "taints"]).items().iter().any(is) {
             let mut taint = Value::object();
             taint.set(&["effect"], "NoSchedule");

@@ -24,6 +24,7 @@ pub(crate) fn merge(first: &[Value], second: &[Value]) -> Vec<Value> {
     let mut kept = Covered::default();
     let mut merged = Vec::new();
     for (t, later) in all.iter().zip(covered_later) {
+        // Of equal ones the first is kept: `covers_other` ignores a later equal one, `covers` does not.
         if !later && !kept.covers(t) {
             kept.add(t);
             merged.push(t.value.clone());
@@ -58,7 +59,7 @@ impl<'a> Toleration<'a> {
     }
 }
 
-/// Key and effect (each empty if any matches), and the value (`None`: any matches).
+/// Key and effect (empty matches any), and the value (`None` matches any).
 type Class<'a> = (&'a str, &'a str, Option<&'a str>);
 
 /// The longest toleration time in a class, and the toleration that has it.
@@ -110,6 +111,7 @@ impl<'a> Covered<'a> {
             Entry::Vacant(free) => drop(free.insert((new, None))),
             Entry::Occupied(mut known) => {
                 let (first, second) = known.get_mut();
+                // A duplicate must not become `second`, which stands for a different toleration.
                 if new.id == first.id {
                 } else if new.seconds > first.seconds {
                     *second = Some(std::mem::replace(first, new));
@@ -126,6 +128,7 @@ impl<'a> Covered<'a> {
 
     /// True if a toleration that is not equal to `t` covers it.
     fn covers_other(&self, t: &Toleration<'_>) -> bool {
+        // Upstream's quirk: an absent operator means `Equal` for the covering toleration only.
         let equal = (t.operator == "Equal").then_some(t.text);
         [t.key, ""].into_iter().enumerate().any(|(any_key, key)| {
             [t.effect, ""].into_iter().any(|effect| {

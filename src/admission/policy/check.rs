@@ -1,10 +1,11 @@
-//! Validation of a policy's expressions when it is written.
+//! Validation of a policy's expressions when it is written. The strategies of the policies call it and turn the
+//! results into field errors.
 
 use super::stored::{Common, MutatingPolicy, StoredPolicy as _, ValidatingPolicy};
 use crate::admission::expressions::Expression;
 use crate::apimachinery::value::Value;
 
-/// An expression that does not compile: its path below `spec`, its text, and upstream's.
+/// An expression that does not compile: its path below `spec`, its source, and upstream's message.
 pub(crate) type CompileError = (String, String, String);
 
 /// The expressions of a ValidatingAdmissionPolicy that do not compile, besides match conditions.
@@ -42,6 +43,7 @@ struct Errors(Vec<CompileError>);
 impl Errors {
     fn check(&mut self, at: impl FnOnce() -> String, expression: &Expression) {
         if let Some(why) = expression.error()
+            // Empty ones are reported as required by the caller.
             && !expression.text.trim().is_empty()
         {
             self.0.push((at(), expression.text.clone(), why.to_string()));

@@ -5,13 +5,15 @@ use super::stored::ValidatingPolicy;
 use crate::admission::expressions::{ConditionResult, EvaluationError, OutOfBudget, Run, Subject, Variables};
 use torana_cel::Val;
 
+// Bytes; upstream's limits of `validator.go`. A longer message is replaced by the static one, a longer annotation is
+// cut off.
 const MAX_MESSAGE: usize = 5 << 10;
 const MAX_ANNOTATION: usize = 10 << 10;
 
 /// A validation that does not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
-    /// The place of the validation.
+    /// Index of the validation in `spec.validations`.
     pub index: usize,
     pub message: String,
     /// Empty for errors.
@@ -23,7 +25,7 @@ pub(crate) struct Failure {
 pub(crate) enum FailureKind {
     /// The validation does not hold.
     False,
-    /// It has no result.
+    /// The evaluation failed.
     Error,
     /// The evaluation ended before it.
     OutOfBudget,
@@ -50,6 +52,7 @@ impl Subject for ValidatingPolicy {
     fn evaluate<'a>(&'a self, run: &Run<'a>) -> Findings {
         let conditions = self.common.conditions.evaluate_all(run);
         let mut findings = match &conditions.applies {
+            // Conditions that do not hold: as if the policy did not exist.
             Ok(false) => Findings::default(),
             Err(e) => Findings::single(e.to_string(), FailureKind::Error),
             Ok(true) => self
@@ -82,6 +85,7 @@ impl ValidatingPolicy {
         let failures = self.failures(run)?;
         // As upstream: they compile with the authorizer, but have none.
         run.withdraw_authorizer();
+        // Annotations have a budget of their own, so expensive validations do not suppress them.
         run.begin_evaluation();
         Ok(Findings {
             failures,
@@ -130,6 +134,7 @@ impl ValidatingPolicy {
             && let Ok(Val::String(text)) = run.evaluate(expression)?
         {
             let text = text.trim();
+            // Unusable results fall back to the static message: they must not turn a refusal into an error.
             if !text.is_empty() && text.len() <= MAX_MESSAGE && !text.contains('\n') {
                 return Ok(text.to_owned());
             }
@@ -146,6 +151,7 @@ impl ValidatingPolicy {
             match run.evaluate(expression)? {
                 Ok(Val::String(text)) => {
                     let text = text.trim();
+                    // Not within a character, which slicing would panic on.
                     let end = text.floor_char_boundary(MAX_ANNOTATION);
                     if !text.is_empty() {
                         found.push((index, Ok(text[..end].to_owned())));

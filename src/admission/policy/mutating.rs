@@ -36,7 +36,7 @@ const FEW: usize = 8;
 const MEMORY: usize = 16 << 20;
 /// Maximum size of an object after mutations: that of an object sent by a client.
 const MAX_OBJECT: usize = 3 << 20;
-/// Most errors that are reported.
+/// Maximum number of errors that are reported.
 const MAX_ERRORS: usize = 100;
 
 /// A policy to evaluate with a binding and a parameter object.
@@ -127,6 +127,7 @@ pub(super) async fn dispatch(
     };
     if !mutator.invocations.is_empty() {
         mutator.namespace = selection.namespace().await?;
+        // Per invocation, because each parameter object repeats the policy's mutations.
         let mutations: usize = mutator.invocations.iter().map(|i| i.policy.mutations.len()).sum();
         let is_large = compute::is_large(object);
         let work = mutator.run(std::mem::take(object));
@@ -137,6 +138,7 @@ pub(super) async fn dispatch(
         };
         (mutator, *object) = outcome?;
     }
+    // After all policies ran: the response lists the errors of all of them.
     mutator.errors.refusal(attributes, object)?;
     mutator.rounds.end(&attributes.reinvocation, object);
     Ok(())
@@ -171,6 +173,7 @@ impl Mutator {
             return Ok(false);
         }
         let key = invocation.key();
+        // After the conditions, as upstream's dispatcher: their errors count in round 1, too.
         if !self.rounds.includes(&key) {
             return Ok(false);
         }
@@ -190,6 +193,7 @@ impl Mutator {
             match outcome {
                 Ok(object) => {
                     count("no_error");
+                    // The former object is dropped by `set`, which takes long for a large one.
                     compute::leave_reactor_with(&object).await;
                     versioned.set(object);
                     mutated = true;
@@ -281,6 +285,7 @@ impl Mutator {
         if (mutated.api_version(), ObjectView::kind(&mutated)) != (object.api_version(), ObjectView::kind(object)) {
             return Err(Status::internal("failed to convert object: a mutation changed its kind").into());
         }
+        // A few mutations that each double a field could otherwise exhaust the memory.
         if json::to_vec(&mutated).len() > MAX_OBJECT {
             return Err(Status::too_large(&format!("limit is {MAX_OBJECT}")).into());
         }
@@ -292,6 +297,7 @@ impl Mutator {
         match change {
             Change::Configuration(mut configuration) => {
                 for member in ["apiVersion", "kind"] {
+                    // The expression cannot set them, but the merge needs the type.
                     configuration.set(&[member], object.get(member).clone());
                 }
                 let merged = cluster.overlay(target, subresource, object, &configuration).await?;
@@ -341,6 +347,7 @@ impl Errors {
     }
 
     fn push(&mut self, policy: &Common, binding: Option<&Binding>, why: &str, reason: &'static str) {
+        // Thousands of parameter objects may fail alike.
         if policy.ignores_errors || self.messages.len() >= MAX_ERRORS {
             return;
         }

@@ -24,7 +24,7 @@ pub(super) struct Step {
     pub place: usize,
 }
 
-/// Why a mutation changes nothing, unless that refuses the write. Upstream's texts.
+/// Why a mutation failed, worded as upstream. The failure policy decides what that means for the write.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum MutationError {
     #[error(transparent)]
@@ -33,7 +33,7 @@ pub(super) enum MutationError {
     OutOfBudget(#[from] OutOfBudget),
     #[error(transparent)]
     Evaluation(#[from] EvaluationError),
-    /// The value is no object: its type.
+    /// The value is not an object but of this type.
     #[error("unsupported return type from ApplyConfiguration expression: {0}")]
     NotConfiguration(String),
     #[error("type mismatch: JSONPatchType.expression should evaluate to array")]
@@ -46,13 +46,13 @@ pub(super) enum MutationError {
     /// The type of a constructed object does not match the field it is assigned to.
     #[error("type mismatch: {0}")]
     Names(#[from] WrongNames),
-    /// The operations are no patch, or cannot be applied.
+    /// The operations are not a valid patch, or cannot be applied.
     #[error("JSON Patch: {0}")]
     Patch(String),
     /// The configuration cannot be merged.
     #[error("error applying patch: {0}")]
     Overlay(#[from] OverlayError),
-    /// The result is no object of its kind.
+    /// The result is not a valid object of its kind.
     #[error(transparent)]
     Incomplete(Status),
 }
@@ -97,6 +97,7 @@ fn patch(value: &Val<'_>) -> Result<Change, MutationError> {
         if let Ok(Val::Record(operation)) = operation
             && let Some(Val::Record(value)) = operation.fields.get("value")
         {
+            // Type names are paths of the field, so a value that was constructed for another field is detected.
             value.check_names()?;
         }
     }
@@ -105,6 +106,7 @@ fn patch(value: &Val<'_>) -> Result<Change, MutationError> {
     };
     let complete = |mut operation: Value| {
         for member in ["op", "path"] {
+            // Go's zero values: upstream builds typed operations, whose absent members become empty strings.
             if operation.get(member).is_null() {
                 operation.set(&[member], "");
             }

@@ -8,18 +8,18 @@ use crate::tasks::compute;
 use std::fmt;
 use std::sync::Arc;
 
-/// Parameters that a policy is evaluated with on a reactor. Each evaluation is bounded, but nobody bounds their
-/// number.
+/// Maximum number of parameter objects that a policy is evaluated with on a reactor. Each evaluation is bounded, but
+/// their number is not.
 const FEW: usize = 8;
 
-/// Why there are no parameters to evaluate with: a configuration error of the policy or of the binding.
+/// A configuration error of the policy or of the binding, because of which no parameters were found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Misconfigured {
     Policy(String),
     Binding(String),
 }
 
-/// Upstream's text.
+/// Worded as upstream.
 impl fmt::Display for Misconfigured {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -30,7 +30,7 @@ impl fmt::Display for Misconfigured {
 }
 
 /// The parameters to evaluate a policy of this parameter kind with, one after the other; empty if the binding
-/// is to be skipped. Null stands for a policy without parameters and for a binding that names none.
+/// is to be skipped. Null stands for a policy without parameters and for a binding without `paramRef`.
 ///
 /// # Errors
 /// [`Misconfigured`].
@@ -48,6 +48,7 @@ pub(super) async fn collect(
     let (plural, namespaced) = found.ok_or_else(|| Misconfigured::Policy(unknown(kind)))?;
     let mut namespace = params.namespace.as_str();
     if namespaced && namespace.is_empty() {
+        // Parameters of the request's own namespace: each namespace can have its own.
         namespace = attributes.request_namespace();
         if namespace.is_empty() {
             let why = "cannot use namespaced paramRef in policy binding that matches cluster-scoped resources";
@@ -67,10 +68,12 @@ pub(super) async fn collect(
         Choice::Selector(selector) => Wanted::Labels(selector),
     };
     let objects = cluster.objects(&resource, namespace, wanted).await;
+    // The cause is not passed on: the message is upstream's.
     let objects = objects.map_err(|_| Misconfigured::Policy(unknown(kind)))?;
     if objects.len() > FEW {
         compute::leave_reactor(0).await;
     }
+    // Otherwise the binding is skipped: there is nothing to evaluate.
     if objects.is_empty() && params.deny_if_missing {
         let why = "no params found for policy binding with `Deny` parameterNotFoundAction";
         return Err(Misconfigured::Binding(why.to_owned()));

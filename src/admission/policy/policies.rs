@@ -107,6 +107,7 @@ impl<P: StoredPolicy> Policies<P> {
         policy_informer.subscribe(move |_| me.snapshot.invalidate());
         let me = self.clone();
         binding_informer.subscribe(move |_| me.snapshot.invalidate());
+        // Subscribed before the feeds run, so no change is missed.
         let synced = [policy_informer.synced().clone(), binding_informer.synced().clone()];
         let _ = self.followed.set(Followed {
             policies: Source {
@@ -123,6 +124,7 @@ impl<P: StoredPolicy> Policies<P> {
 
     /// False only if it is certain that no policy can match this resource.
     pub(crate) fn may_match(&self, plural: &str) -> bool {
+        // A stale informer may lack a policy that was acknowledged, so only a current one can exclude it.
         let followed = self.followed.get().filter(|f| f.is_current());
         let snapshot = followed.and_then(|_| self.snapshot.current());
         snapshot.is_none_or(|s| s.index.has_candidates(plural))
@@ -160,6 +162,7 @@ impl<P: StoredPolicy> Snapshot<P> {
             by_policy.entry(&binding.policy).or_default().push(binding.clone());
         }
         let active = |policy: &Arc<P>| {
+            // Policies without bindings are not in use, and cost requests nothing.
             let bindings = by_policy.remove(policy.common().name.as_str())?;
             Some(Active {
                 policy: policy.clone(),

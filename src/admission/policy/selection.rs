@@ -79,15 +79,18 @@ impl<'a> Selection<'a> {
     /// 404 if it does not exist.
     pub(crate) async fn namespace(&self) -> Result<Arc<Value>> {
         let namespace = match self.attributes.is_for("", "namespaces") {
+            // As upstream: `namespaceObject` is null for Namespaces themselves, although rules see their name as
+            // namespace.
             true => None,
             false => self.matcher.namespace().await?,
         };
         Ok(Arc::new(expressions::namespace(namespace.map(AsRef::as_ref))))
     }
 
-    /// The inner error says that the criteria cannot be evaluated.
+    /// The inner error: the criteria cannot be evaluated.
     async fn matches(&self, criteria: &Criteria, object: &Value) -> Result<Result<Option<ServedKind>>> {
         match self.matcher.matches(criteria, object).await {
+            // The namespace is missing, which is the request's error and not the policy's.
             Err(status) if status.code == 404 => Err(status),
             matched => Ok(matched),
         }

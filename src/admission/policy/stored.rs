@@ -1,4 +1,5 @@
-//! Stored policies and bindings, compiled.
+//! Stored policies and bindings, parsed and compiled once per change. Stored objects have passed validation, so
+//! parsing does not fail; expressions that do not compile report their error when they are evaluated.
 
 use crate::admission::expressions::{Compiler, Conditions, Expression, Returns, Variables};
 use crate::admission::matching::Criteria;
@@ -13,7 +14,7 @@ use std::sync::Arc;
 pub(crate) struct Common {
     pub(super) name: Str,
     pub(super) criteria: Criteria,
-    /// Whether an error counts as if the expression did not exist.
+    /// `failurePolicy: Ignore`: errors of expressions and of the configuration are ignored.
     pub(super) ignores_errors: bool,
     pub(super) param_kind: Option<ParamKind>,
     pub(super) conditions: Arc<Conditions>,
@@ -127,6 +128,7 @@ impl Common {
                 .expressions
                 .compile(v.str_at(&["expression"]), Returns::Anything);
             compilers.expressions.declare(name, &expression);
+            // The variable was compiled with the authorizer and keeps it.
             compilers.messages.declare(name, &expression);
             variables.push(name, expression);
         }
@@ -157,10 +159,12 @@ impl StoredPolicy for ValidatingPolicy {
                 "Forbidden" => "Forbidden",
                 "Unauthorized" => "Unauthorized",
                 "RequestEntityTooLarge" => "RequestEntityTooLarge",
+                // The default, also for an absent reason.
                 _ => "Invalid",
             },
         };
         let annotation = |v: &Value| {
+            // The policy's name makes the key unique among policies.
             let key = format!("{}/{}", object.name(), v.str_at(&["key"]));
             let expression = expressions.compile(v.str_at(&["valueExpression"]), Returns::StringOrNull);
             (key, expression)
@@ -224,6 +228,7 @@ impl Binding {
         Self {
             name: object.name().into(),
             policy: spec.str_at(&["policyName"]).into(),
+            // Without `matchResources` the binding adds no restriction, and costs no evaluation.
             criteria: (!resources.is_null()).then(|| Criteria::of_policy(resources)),
             params: ParamRef::parse(spec.get("paramRef")),
             actions,
@@ -243,6 +248,7 @@ impl ParamRef {
         Some(Self {
             choice,
             namespace: v.str_at(&["namespace"]).into(),
+            // Fails closed for unknown values.
             deny_if_missing: v.str_at(&["parameterNotFoundAction"]) != "Allow",
         })
     }

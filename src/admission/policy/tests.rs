@@ -69,7 +69,7 @@ fn message(outcome: Result<()>) -> String {
 }
 
 #[tokio::test]
-async fn a_validation_that_does_not_hold_denies_in_upstreams_words() {
+async fn a_failed_validation_denies_as_upstream() {
     let world = World::new(
         &json!({"variables": [{"name": "n", "expression": "size(object.data)"}, {"name": "double", "expression": "variables.n * 2"}],
             "validations": [{"expression": "variables.double < 4", "messageExpression": "'is ' + string(variables.double)"}]}),
@@ -176,7 +176,7 @@ async fn a_match_condition_that_is_false_outweighs_errors() {
 
 /// The expression visits each pair of a list's elements, for each element.
 #[tokio::test]
-async fn expensive_expressions_end_at_the_limit_of_their_cost() {
+async fn expensive_expressions_end_at_the_cost_limit() {
     let cubic = "object.l.all(a, object.l.all(b, object.l.all(c, a + b + c >= 0)))";
     let world = World::new(&json!({"validations": [{"expression": cubic}]}), &json!({}));
     let mut object = json!({});
@@ -227,7 +227,7 @@ fn equal_expressions_share_a_program() {
 
 /// A chain of variables is as deep as an author likes; a recursion as deep would overflow the stack.
 #[tokio::test]
-async fn chains_of_variables_need_no_stack() {
+async fn long_chains_of_variables_do_not_overflow_the_stack() {
     const LAST: usize = 19_999;
     let link = |i: usize| {
         let before = i.saturating_sub(1);

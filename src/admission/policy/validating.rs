@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 const FAILURE_ANNOTATION: &str = "validation.policy.admission.k8s.io/validation_failure";
 
-/// A reason to refuse the write. Only the first one is shown.
+/// A reason to refuse the write. Only the first one is reported.
 struct Denial {
     message: String,
     reason: &'static str,
@@ -47,6 +47,7 @@ impl Values {
         if !self.seen.is_empty() {
             self.text.push_str(", ");
         }
+        // Checked before the value is appended; the marker then ends the text for good.
         self.is_full = self.text.len() + value.len() > Self::MAX_BYTES;
         self.text.push_str(if self.is_full { "..." } else { &value });
         self.seen.insert(value);
@@ -65,7 +66,7 @@ struct Dispatch<'a> {
     annotations: BTreeMap<String, Values>,
 }
 
-/// Judges a write by the policies of a snapshot.
+/// Evaluates the policies of a snapshot for a write.
 ///
 /// # Errors
 /// A policy denies it, or its namespace does not exist.
@@ -96,6 +97,7 @@ pub(crate) async fn dispatch(
 impl Dispatch<'_> {
     async fn policy(&mut self, active: &Active<ValidatingPolicy>) -> Result<()> {
         let policy = &active.policy;
+        // Once per policy: the criteria do not depend on the binding.
         let target = match self.selection.version(&policy.common, self.object).await? {
             Ok(Some(target)) => target,
             Ok(None) => return Ok(()),
@@ -148,6 +150,7 @@ impl Dispatch<'_> {
     }
 
     fn deny(&mut self, message: String, reason: &'static str) {
+        // The evaluation goes on: warnings and audit annotations of later policies are wanted nevertheless.
         self.denial.get_or_insert(Denial { message, reason });
     }
 
@@ -185,6 +188,7 @@ impl Dispatch<'_> {
                 };
                 self.surroundings.metrics.checked(labels, took);
             };
+            // The failure policy covers errors only; a validation that is false always counts.
             if failure.kind != FailureKind::False && policy.ignores_errors {
                 count("allow");
                 continue;
@@ -249,6 +253,7 @@ impl Dispatch<'_> {
         };
         let mut status = forbidden(self.attributes, self.object, &message);
         status.reason = reason;
+        // Upstream's `reasonToCode`; `forbidden` set 403.
         status.code = match reason {
             "Forbidden" => 403,
             "Unauthorized" => 401,

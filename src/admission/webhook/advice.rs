@@ -1,6 +1,6 @@
 //! Finds webhooks that can lock out their own backend: while no backend is up, a webhook with failure policy
 //! `Fail` rejects the writes that are needed to start one. The warning is returned when a configuration is
-//! written, and shown on status pages.
+//! written, and listed by status pages.
 
 use super::config::{Configuration, FailurePolicy, Hook};
 use crate::admission::matching::Matcher;
@@ -15,7 +15,7 @@ struct Needed {
     subresource: &'static str,
     kind: &'static str,
     operation: Operation,
-    /// As the text names it.
+    /// The plural noun in the warning.
     name: &'static str,
 }
 
@@ -75,6 +75,7 @@ pub(super) async fn warn(cluster: &ObjectLookup, attributes: &Attributes, config
 /// The warning about a webhook that is called for writes which its own backend needs.
 pub(super) async fn warning(cluster: &ObjectLookup, hook: &Hook) -> Option<String> {
     let Ok(Target::Service { namespace, .. }) = hook.client.as_ref().map(|c| &c.target) else {
+        // A webhook at a URL runs outside of the cluster, or at least does not depend on this write.
         return None;
     };
     // Match conditions and selectors of objects are usually there to exclude the backend.
@@ -84,6 +85,7 @@ pub(super) async fn warning(cluster: &ObjectLookup, hook: &Hook) -> Option<Strin
     for needed in &NEEDED {
         let write = needed.write_in(namespace);
         let matched = Matcher::new(cluster, &write)
+            // An object without labels, as the pods of the backend may have any.
             .matches(&hook.criteria, &Value::object())
             .await;
         // An error means that the namespace does not exist yet: no warning.

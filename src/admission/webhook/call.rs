@@ -18,7 +18,7 @@ use crate::telemetry::admission_webhooks::{RejectionCause, WebhookLabels};
 use crate::telemetry::request_parts::Part;
 use std::time::{Duration, Instant};
 
-/// Limits of an answer: a patch may replace the whole object, in base64.
+/// Limits of a response in bytes: a patch may replace the whole object, in base64.
 const RESPONSE_BYTES: usize = 4 << 20;
 const RESPONSE_FACTOR: usize = 2;
 /// Answers from this size on are decoded off the reactor.
@@ -62,6 +62,7 @@ pub(super) async fn ask(
         why: e.to_string(),
         code: 500,
     })?;
+    // A new one for each call, by which a response to another request is detected.
     let uid = names::uid();
     let body = Review {
         version,
@@ -86,6 +87,7 @@ pub(super) async fn ask(
         true => Part::MutatingWebhooks,
         false => Part::ValidatingWebhooks,
     };
+    // Also for failed calls: the client has waited for them.
     attributes.audit.took(part, began.elapsed());
     let body = posted.map_err(|e| Failure::Call {
         code: match &e {
@@ -109,6 +111,7 @@ pub(super) async fn ask(
             Unacceptable::Invalid(why) => format!("received invalid webhook response: {why}"),
         })
     })?;
+    // Also if the write is denied: warnings and annotations explain it.
     annotate(attributes, &hook.name, &answer);
     for warning in &answer.warnings {
         attributes.warnings.add(warning.as_str());
@@ -167,6 +170,7 @@ pub(super) fn apply_failure_policy<T>(
     active.stats.record(hook, took, &outcome);
     let failure = match outcome {
         Ok(answer) => {
+            // The HTTP code of the call, not of the review.
             metrics.called(labels, took, 200, false);
             return Ok(Some(answer));
         }
@@ -193,6 +197,7 @@ pub(super) fn apply_failure_policy<T>(
             metrics.called(labels, took, status.code, true);
             Err(status)
         }
+        // Not subject to the failure policy: ignoring a patch that does not apply would store an object without it.
         Failure::Internal(status) => {
             metrics.rejected(labels, RejectionCause::Internal, 0);
             metrics.called(labels, took, 0, true);

@@ -1,4 +1,4 @@
-//! A webhook of a stored configuration, compiled.
+//! The webhooks of a stored configuration, parsed and compiled once per change.
 
 use crate::admission::expressions::Conditions;
 use crate::admission::matching::Criteria;
@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// As upstream's default, for objects from before it was set when they were written.
+/// Upstream's default, for objects that were stored before it was applied on writes.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A MutatingWebhookConfiguration or ValidatingWebhookConfiguration.
@@ -38,7 +38,7 @@ pub(super) struct Hook {
     pub criteria: Criteria,
     pub conditions: Arc<Conditions>,
     pub failure_policy: FailurePolicy,
-    /// Where it is, or why the `clientConfig` cannot be used.
+    /// The parsed `clientConfig`, or why it cannot be used.
     pub client: Result<WebhookConfig, UnusableConfig>,
     pub timeout: Duration,
     /// The version of the reviews; `None` if the webhook accepts no version that we support.
@@ -58,6 +58,7 @@ impl Configuration {
     pub(crate) fn parse(object: &Value) -> Self {
         let mut seen: HashMap<&str, usize> = HashMap::new();
         let hooks = object.get("webhooks").items().iter().map(|webhook| {
+            // Names may repeat within a configuration, so the id counts them.
             let nth = seen.entry(webhook.str_at(&["name"])).or_default();
             *nth += 1;
             Arc::new(Hook::parse(object.name(), webhook, *nth - 1))
@@ -84,6 +85,7 @@ impl Hook {
             client: WebhookConfig::parse(v.get("clientConfig")),
             timeout: seconds.map_or(TIMEOUT, Duration::from_secs),
             review_version: ReviewVersion::choose(versions.iter().filter_map(Value::as_str)),
+            // `Unknown` and `Some` are from v1beta1 and still stored.
             dry_runs: matches!(v.str_at(&["sideEffects"]), "None" | "NoneOnDryRun"),
             reinvoke: v.str_at(&["reinvocationPolicy"]) == "IfNeeded",
         }

@@ -48,7 +48,7 @@ pub(super) struct Snapshot {
 /// A webhook in use. It survives changes of other configurations.
 pub(super) struct Active {
     pub hook: Arc<Hook>,
-    /// Set by the first call.
+    /// Set by the first call: connecting at parse time would load certificates of webhooks that are never called.
     connection: OnceLock<Result<Arc<Webhook>, UnusableConfig>>,
     /// The statistics of the webhook, which survive changes of its configuration.
     pub stats: Arc<Stats>,
@@ -84,9 +84,11 @@ impl Configurations {
     /// later calls have no effect on requests.
     pub(crate) fn follow(self: &Arc<Self>, storage: Arc<dyn Storage>) -> (Feed, Signal) {
         let (informer, handle) = Informer::new(storage.clone(), Configuration::from_entry);
+        // The cycle through the informer is harmless: both live as long as the process.
         let me = self.clone();
         informer.subscribe(move |_| me.snapshot.invalidate());
         let synced = informer.synced().clone();
+        // An error means a second call, which is documented to have no effect.
         let _ = self.followed.set(Followed { storage, informer });
         (Feed(handle), synced)
     }
@@ -165,6 +167,7 @@ impl Snapshot {
                 before => Arc::new(Active {
                     hook: hook.clone(),
                     connection: OnceLock::new(),
+                    // The connection is new, because the address or the CA may have changed.
                     stats: before.map(|active| active.stats.clone()).unwrap_or_default(),
                 }),
             });

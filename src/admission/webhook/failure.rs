@@ -9,9 +9,9 @@ pub(super) const UNAVAILABLE: u16 = 503;
 pub(super) enum Failure {
     /// It denied the write.
     Denied(Status),
-    /// It could not be asked, or its answer is unusable. The failure policy decides.
+    /// It could not be called, or its response is unusable. The failure policy decides.
     Call {
-        /// Upstream's reason.
+        /// The message, worded as upstream.
         why: String,
         /// The code in the metrics.
         code: u16,

@@ -35,6 +35,7 @@ pub(super) async fn dispatch(
     let mut selection = Selection::new(calls, attributes, "admit");
     let mut versioned = Versioned::new(&calls.cluster, attributes, std::mem::take(object));
     for (position, active) in snapshot.candidates(&attributes.resource.resource) {
+        // For each webhook anew: an earlier one may have changed labels that selectors read.
         let target = selection.select_changed(active, &versioned).await?;
         let Some(target) = target else { continue };
         if !rounds.includes(&active.hook.id) {
@@ -48,6 +49,7 @@ pub(super) async fn dispatch(
             place: format!("round_{}_index_{position}", u8::from(rounds.is_second())),
         };
         if call.run(&mut versioned, &target).await? {
+            // Before this webhook is recorded: its own change does not call it again.
             rounds.mark_called();
             selection.object_changed();
             attributes.reinvocation.request();
@@ -88,6 +90,7 @@ impl One<'_> {
             Ok((answer, Some(patched))) => Some((answer, patched)),
             _ => None,
         };
+        // By content: a patch that sets what is there already must not cause another round.
         let changed = patched.is_some_and(|(_, patched)| patched != versioned.object());
         self.annotate(changed, patched.map(|(answer, _)| answer));
         match apply_failure_policy(self.calls, active, self.labels, began.elapsed(), outcome)? {
@@ -96,6 +99,7 @@ impl One<'_> {
             None => {
                 let key = format!("failed-open.mutation.webhook.admission.k8s.io/{}", self.place);
                 attributes.audit.annotate(&key, active.hook.name.as_str());
+                // A webhook that failed open may have used up the request's time.
                 attributes.in_time()?;
             }
         }
@@ -109,6 +113,7 @@ impl One<'_> {
         }
         let hook = &self.active.hook;
         let mut value = crate::json!({"configuration": (hook.configuration.as_str()), "webhook": (hook.name.as_str())});
+        // Patches may contain secrets, so they are recorded at the levels that record bodies.
         if let Some(answer) = patched.filter(|_| audit.wants_objects()) {
             let mut annotation = value.clone();
             annotation.set(&["patch"], json::decode(&answer.patch).unwrap_or_default());

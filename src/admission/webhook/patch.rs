@@ -20,7 +20,7 @@ const MEMORY_PER_BYTE: usize = 8;
 /// The object after the patch of `answer`; `None` if that has none.
 ///
 /// # Errors
-/// A patch that is no list of operations counts as a failed call, one that does not apply as an internal
+/// A patch that is not a list of operations counts as a failed call, one that does not apply as an internal
 /// error.
 pub(super) async fn apply(
     cluster: &ObjectLookup,
@@ -49,6 +49,7 @@ pub(super) async fn apply(
             answer.patch_type
         )));
     }
+    // Copies can double the object with each operation.
     let light = answer.patch.len() <= SMALL && !patch.has_copies();
     let (cluster, target, subresource, object) =
         (cluster.clone(), target.clone(), subresource.to_owned(), object.clone());
@@ -57,6 +58,7 @@ pub(super) async fn apply(
             .apply_explained(object)
             .map_err(|why| Status::internal(why.text))?;
         let mut patched = patched;
+        // Later webhooks and the registry expect a decoded and defaulted object.
         let completed = cluster.complete(&target, &subresource, &mut patched).await;
         completed.map_err(|s| Status::internal(s.message))?;
         Ok(patched)
@@ -74,6 +76,7 @@ pub(super) async fn apply(
         }
     };
     let patched = done.map_err(Failure::Internal)?;
+    // The caller compares and drops objects of this size.
     compute::leave_reactor_with(&patched).await;
     Ok(Some(patched))
 }

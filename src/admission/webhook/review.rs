@@ -1,4 +1,4 @@
-//! AdmissionReviews: the request, and the responses that are accepted (upstream:
+//! AdmissionReviews: [`Review`] encodes the request, [`answer`] checks the response (upstream:
 //! `admission/plugin/webhook/request`). No I/O.
 
 use crate::admission::{Attributes, ServedKind};
@@ -23,7 +23,7 @@ pub(crate) struct Review<'a> {
     pub version: ReviewVersion,
     /// Identifies it in the answer.
     pub uid: &'a str,
-    /// The write.
+    /// The attributes of the write.
     pub attributes: &'a Attributes,
     /// The version of the resource that the webhook sees.
     pub target: &'a ServedKind,
@@ -53,16 +53,16 @@ pub struct Answer {
 /// Why a response is not accepted. The variants differ in the prefix of the message.
 #[derive(Debug)]
 pub enum Unacceptable {
-    /// The body is no review.
+    /// The body is not a review.
     Undecodable(Undecodable),
     /// The review is invalid.
     Invalid(InvalidReview),
 }
 
-/// Why a body is no review. Upstream's texts.
+/// Why a body is not a review, worded as upstream.
 #[derive(Debug, thiserror::Error)]
 pub enum Undecodable {
-    /// It is no JSON.
+    /// It is not JSON.
     #[error("couldn't get version/kind; json parse error: {0}")]
     Json(#[source] json::Error),
     /// It is JSON of this type instead of an object.
@@ -104,7 +104,7 @@ pub enum Undecodable {
         /// Its Go type.
         wanted: &'static str,
     },
-    /// The patch is no base64, or a field of the status has another type.
+    /// The patch is not base64, or a field of the status has another type.
     #[error(transparent)]
     Field(#[from] decode::DecodeError),
     /// The compute pool is full.
@@ -112,7 +112,7 @@ pub enum Undecodable {
     Busy,
 }
 
-/// Why a review is invalid. Upstream's texts.
+/// Why a review is invalid, worded as upstream.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidReview {
     /// It has no response.
@@ -121,9 +121,9 @@ pub enum InvalidReview {
     /// It answers another request.
     #[error("expected response.uid={}, got {}", quote(.wanted), quote(.got))]
     Uid {
-        /// That of the request.
+        /// The UID of the request.
         wanted: String,
-        /// That of the response.
+        /// The UID in the response.
         got: String,
     },
     /// It has no apiVersion or kind.
@@ -207,6 +207,7 @@ impl Review<'_> {
         );
         json::encode(&Value::Object(request), &mut out);
         // The objects are encoded already, perhaps for several webhooks.
+        // Removes the closing brace, so that the objects are appended to the request as raw JSON.
         out.pop();
         for (key, object) in [("object", self.object), ("oldObject", self.old_object)] {
             out.extend_from_slice(format!(",\"{key}\":").as_bytes());
@@ -253,6 +254,7 @@ pub fn answer(version: ReviewVersion, uid: &str, mutating: bool, body: &[u8]) ->
     };
     let answer = typed(&response)?;
     if version == ReviewVersion::V1 {
+        // From the raw response: an empty type and an absent one are different errors.
         let patch_type = response.get("patchType").and_then(Value::as_str);
         check(&review, &response, uid, mutating, &answer, patch_type)?;
         return Ok(answer);
@@ -301,6 +303,7 @@ fn typed(response: &Map) -> Result<Answer, Undecodable> {
         Some(Value::String(text)) => Ok(text.to_string()),
         Some(other) => Err(mistyped(key, other, "string")),
     };
+    // Only its type is checked here; v1beta1 does not require it to match.
     text("uid")?;
     let warnings = match response.get("warnings") {
         None | Some(Value::Null) => Vec::new(),
@@ -368,6 +371,7 @@ fn status(given: Option<&Value>) -> Result<Option<Value>, Undecodable> {
     };
     let definition = by_gvk("", "v1", "Status");
     if let Some(definition) = definition {
+        // Drops unknown members, so that a webhook cannot put arbitrary fields into our response.
         decode::normalize(definition, &mut status)?;
     }
     Ok(Some(status))

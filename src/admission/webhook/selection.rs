@@ -81,6 +81,7 @@ impl<'a> Selection<'a> {
         if active.hook.conditions.is_empty() {
             return Ok(Some(target));
         }
+        // Only now: converting the object is the expensive part.
         let inputs = self.inputs(object, version, &target).await?;
         let result = self.evaluate_conditions(active, inputs).await?;
         let labels = self.labels(active);
@@ -96,6 +97,7 @@ impl<'a> Selection<'a> {
             (Ok(true), _) => Ok(Some(target)),
             (Err(e), FailurePolicy::Fail) => {
                 let resource = self.attributes.resource.group_resource();
+                // Without the fallback to the object's name that `forbidden` has, as upstream.
                 Err(Status::forbidden(&resource, &self.attributes.name, &e.to_string()))
             }
             (Ok(false), _) | (Err(_), FailurePolicy::Ignore) => {

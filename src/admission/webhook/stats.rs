@@ -11,7 +11,7 @@ use crate::telemetry::{Latencies, short_duration};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Maximum bytes of a failure's text.
+/// Maximum length of a failure's message in characters. It comes from the webhook.
 const TEXT: usize = 1024;
 
 /// The calls of one webhook since the server started. Survives changes of its configuration.
@@ -22,7 +22,7 @@ pub(super) struct Stats {
     refused: AtomicU64,
     failed_open: AtomicU64,
     failed_closed: AtomicU64,
-    /// Since when every call fails, and why the last one did.
+    /// Start of the present series of failures, and the message of the last one; `None` after a success.
     failing: Mutex<Option<(String, String)>>,
 }
 
@@ -38,10 +38,12 @@ impl Stats {
                 FailurePolicy::Fail => &self.failed_closed,
             },
         };
+        // The counters are independent of each other; a status page may be off by the calls in progress.
         counter.fetch_add(1, Ordering::Relaxed);
         let mut failing = self.failing.lock();
         *failing = match outcome {
             Err(Failure::Call { why, .. }) => {
+                // The start of the series is kept, the message is that of the latest failure.
                 let since = failing.take().map_or_else(time::now, |(since, _)| since);
                 Some((since, why.chars().take(TEXT).collect()))
             }
@@ -49,7 +51,7 @@ impl Stats {
         };
     }
 
-    /// The entry of `hook` in the status document. `connection` is there once it was called.
+    /// The entry of `hook` in the status document. `connection` is `None` until the first call.
     pub(crate) fn document(&self, hook: &Hook, connection: Option<&Webhook>) -> Value {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let counts = [&self.admitted, &self.refused, &self.failed_open, &self.failed_closed].map(count);
@@ -97,9 +99,9 @@ fn hint(why: &str) -> &'static str {
         ("not found", "its Service does not exist"),
         (
             "x509",
-            "its certificate does not fit: compare caBundle and the names in the certificate",
+            "its certificate cannot be verified: compare caBundle and the names in the certificate",
         ),
-        ("unable to load root certificates", "caBundle holds no certificate"),
+        ("unable to load root certificates", "caBundle has no certificate"),
         (
             "deadline exceeded",
             "it does not answer in time: look at its load and at timeoutSeconds",
@@ -108,8 +110,9 @@ fn hint(why: &str) -> &'static str {
             "too many calls",
             "it is too slow for the number of requests that it has to judge",
         ),
-        ("invalid webhook response", "it answers with a review that is not valid"),
+        ("invalid webhook response", "it returns an invalid review"),
     ];
+    // In order: "not found" also occurs in other messages, so more specific parts come first.
     let found = known.iter().find(|(part, _)| why.contains(part));
     found.map_or("look at its log", |(_, hint)| hint)
 }

@@ -1,4 +1,4 @@
-//! The dispatch of calls to webhooks in this process.
+//! The dispatch to webhooks, which are HTTPS servers in this process.
 
 use super::*;
 use crate::admission::testing::{cluster, request};
@@ -85,7 +85,7 @@ fn review(response: Value) -> Response<Bytes> {
     Response::new(json::to_vec(&review).into())
 }
 
-/// A webhook that answers each review with what `respond` makes of its request.
+/// A webhook that answers each review with the result of `respond` for its request.
 async fn webhook(respond: impl Fn(&Value) -> Value + Clone + Send + Sync + 'static) -> FakeWebhook {
     FakeWebhook::start(&["127.0.0.1"], move |req: Request<Bytes>| {
         let sent = json::decode(req.body()).unwrap();
@@ -235,7 +235,7 @@ async fn if_needed_webhooks_are_called_again_after_a_later_change() {
         Arc::new(Dispatch(World::new(&[("all", hooks)])))
     };
     assert_eq!(both_rounds(vec![dispatch(&[&a, &b])]).await, "aba");
-    // What changes the object last is not called again, unless something changes it in the second round.
+    // The last webhook to change the object is not called again, unless a plugin changes it in the second round.
     assert_eq!(both_rounds(vec![dispatch(&[&b, &c])]).await, "bc");
     assert_eq!(both_rounds(vec![dispatch(&[&a, &b, &c])]).await, "abcac");
     assert_eq!(

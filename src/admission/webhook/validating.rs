@@ -42,6 +42,7 @@ pub(super) async fn dispatch(
     if matching.is_empty() {
         return Ok(());
     }
+    // Conditions and conversions may have taken the request's time.
     attributes.in_time()?;
     let all = matching.into_iter().enumerate();
     let mut outcomes: FuturesUnordered<_> = all
@@ -52,6 +53,8 @@ pub(super) async fn dispatch(
         .collect();
     let mut first = Ok(());
     while let Some(outcome) = outcomes.next().await {
+        // All are awaited, as upstream: a webhook with side effects must not be cut off because another one
+        // refused. The first refusal in order of completion wins.
         first = first.and(outcome);
     }
     first

@@ -30,6 +30,7 @@ impl Definition {
     /// Parses a definition's tree.
     pub(crate) fn from_value(object: &Value) -> Self {
         let versions = object.at(&["spec", "versions"]).items();
+        // Whether or not the definition is established, as upstream does.
         let served = versions.iter().filter(|v| v.get("served").as_bool() == Some(true));
         Self {
             group: object.str_at(&["spec", "group"]).into(),

@@ -23,7 +23,7 @@ pub(super) struct Probed {
     pub timed_out: bool,
 }
 
-/// Why a backend is not available. The texts are upstream's, because they become the condition's message.
+/// Why a backend is not available. Messages as upstream words them: they become the condition's message.
 #[derive(Debug, thiserror::Error)]
 enum ProbeError {
     /// The Service has no address.
@@ -47,6 +47,7 @@ pub(super) async fn probe_condition(
     resolver: &dyn ServiceResolver,
     transport: &Transport,
 ) -> Probed {
+    // Before the probes, whose error would be that of the loop, not of its cause.
     if let Some(own) = find_own_address(service, resolver, transport).await {
         let what = match &service.target {
             Some(_) => format!("metadata.annotations[{URLS}] names"),
@@ -56,7 +57,7 @@ pub(super) async fn probe_condition(
                 service.namespace.as_str()
             ),
         };
-        let why = format!("{what} this gateway itself, at {own}: requests would go round for ever");
+        let why = format!("{what} this gateway itself, at {own}: requests would loop");
         return Probed {
             condition: Condition::new("False", "OwnAddress", why),
             timed_out: false,
@@ -109,6 +110,7 @@ async fn find_own_address(
     resolver: &dyn ServiceResolver,
     transport: &Transport,
 ) -> Option<SocketAddr> {
+    // A Service that cannot be resolved is reported by the probe.
     let endpoints = resolver.endpoints(service).ok()?;
     for authority in endpoints.all() {
         if let Some(own) = transport.find_own_address(authority).await {
@@ -128,6 +130,7 @@ pub(super) fn service_condition(wanted: &ServiceReference, index: &ServiceIndex)
     let Some(service) = index.service(wanted.key()) else {
         return no("ServiceNotFound", format!("service/{name} in {ns:?} is not present"));
     };
+    // Upstream checks ports and endpoints of ClusterIP Services only; others are probed as they are.
     if service.kind != ServiceType::ClusterIp {
         return None;
     }
@@ -144,6 +147,8 @@ pub(super) fn service_condition(wanted: &ServiceReference, index: &ServiceIndex)
             format!("cannot find endpointslices for service/{name} in {ns:?}"),
         );
     }
+    // In one and the same slice, as upstream: a ready endpoint in one and the port in another do not count
+    // together.
     let served = slices
         .iter()
         .any(|s| s.has_ready() && s.port_named(&port.name).is_some());
@@ -167,6 +172,7 @@ async fn probe(
     transport: &Transport,
 ) -> Result<(), ProbeError> {
     let path = s.discovery_path();
+    // As upstream: a single bad address or lost packet must not decide.
     let mut all: FuturesUnordered<_> = (0..PROBES)
         .map(|_| attempt(&path, service, resolver, transport))
         .collect();
@@ -192,6 +198,7 @@ async fn attempt(
     resolver: &dyn ServiceResolver,
     transport: &Transport,
 ) -> Result<(), ProbeError> {
+    // Anew for each attempt, as upstream: they may lead to different endpoints.
     let endpoints = match &service.target {
         // As for requests: if one address fails, another may answer.
         Some(_) => resolver.endpoints(service),
@@ -210,6 +217,7 @@ async fn attempt(
     )
     .await;
     let source = match got {
+        // As upstream: redirects and a 304 are failures.
         Ok(Ok(response)) if (200..300).contains(&response.status) => return Ok(()),
         Ok(Ok(response)) => {
             let status = response.status;

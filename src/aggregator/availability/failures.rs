@@ -11,7 +11,7 @@ use tokio::time::Instant;
 /// Failures start at most one check of an APIService in this time. A check that just began has seen what
 /// failed.
 pub(super) const PAUSE: Duration = Duration::from_secs(1);
-/// While an APIService stays unavailable, the text of its condition is updated at most this often.
+/// While an APIService stays unavailable, the message of its condition is updated at most this often.
 const REWORD: Duration = Duration::from_secs(30);
 
 /// Which APIServices use which transport, and when they were last checked.
@@ -38,6 +38,7 @@ impl Failures {
         let at = Instant::now();
         let worded = match self.checked.get_mut(name) {
             Some(known) if known.transport == transport => {
+                // Kept, so that a check does not reset the pause between rewordings.
                 known.at = at;
                 return;
             }
@@ -75,6 +76,7 @@ impl Failures {
         } else if self.available.insert(name.into())
             && let Some(known) = self.checked.get(name)
         {
+            // The APIService was checked while unavailable, when its transport was not recorded in `users`.
             self.users.entry(known.transport).or_default().insert(name.into());
         }
     }

@@ -136,6 +136,7 @@ async fn a_hanging_backend_does_not_delay_others() {
     let pki = Pki::new(&["ext.ns.svc"], H2);
     let backend = Backend::http(&pki, 100, |_| async { response(200, "ok") }).await;
     let w = here().await;
+    // More than the five workers of upstream's controller.
     for i in 0..8 {
         let group = format!("hung{i}");
         let object = apiservice(&group, &pki.ca_pem, hung.local_addr().unwrap().port());

@@ -39,7 +39,8 @@ const BACKOFF: Backoff = Backoff::doubling(Duration::from_millis(500), PERIOD);
 const ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
                       application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList";
 
-/// The discovery controller.
+/// The discovery controller: upstream's `discoveryManager`
+/// (`kube-aggregator/pkg/apiserver/handler_discovery.go`).
 pub(crate) struct Collector {
     informer: Informer<ApiService>,
     resolver: Arc<dyn ServiceResolver>,
@@ -154,6 +155,7 @@ impl Collector {
                     self.publish(new, self.stale(new));
                 }
                 self.lock().dirty.insert(change.key.into(), Instant::now());
+                // Forgotten first: a failure's back-off must not delay the fetch after a change.
                 self.queue.forget(&change.key.into());
                 self.queue.add(change.key.into());
             }
@@ -183,6 +185,8 @@ impl Collector {
     pub(crate) async fn run_first_pass(self: &Arc<Self>, tasks: &TaskGroup) {
         let all = self.informer.snapshot();
         let first = all.values().filter(|s| s.service.is_some()).map(|s| self.sync(&s.name));
+        // All at once, and each with its own time limit: the server is not ready before this pass, so it must
+        // not take longer than the slowest backend.
         futures_util::future::join_all(first).await;
         for _ in 0..WORKERS {
             let me = self.clone();
@@ -234,6 +238,7 @@ impl Collector {
                 Ok(entry) => {
                     self.publish(&s, entry.clone());
                     let before = self.lock().good.insert(s.name.clone(), entry.clone());
+                    // Written only if changed: most polls confirm what is known.
                     if before.as_ref() != Some(entry) {
                         self.disk_cache.save(DocumentKind::Discovery, &s, entry.clone()).await;
                     }
@@ -251,16 +256,18 @@ impl Collector {
 
     /// Loads the last good entry from the disk cache, once per APIService.
     async fn restore(&self, s: &Arc<ApiService>) {
+        // Before the first await: another worker must not read the file again.
         if !self.lock().restored.insert(s.name.clone()) {
             return;
         }
         let (disk_cache, of) = (self.disk_cache.clone(), s.clone());
         let kept = self.disk_cache.documents().run_blocking(move || {
             let kept = disk_cache.load(DocumentKind::Discovery, &of)?;
+            // The file may be from a version with other limits.
             match bounds::version(&of.group, &kept) {
                 Ok(()) => Some(kept),
                 Err(why) => {
-                    tracing::warn!(name = %of.name, "what was kept of a backend is not taken: {why}");
+                    tracing::warn!(name = %of.name, "a cached discovery document is ignored: {why}");
                     None
                 }
             }
@@ -286,12 +293,14 @@ impl Collector {
 
     async fn fetch(&self, s: &ApiService, service: &ServiceReference) -> Result<Value, CollectError> {
         let transport = self.transports.of(s)?;
+        // Before the request: a change while it is under way makes the response stale.
         let now = Instant::now();
         let (cached, dirty) = {
             let state = self.lock();
             let dirty = state.dirty.get(&s.name).copied();
             (state.services.get(service).cloned(), dirty)
         };
+        // APIServices of one backend share a document; the first to fetch it spares the others.
         let fresh = |c: &Cached| dirty.is_some_and(|d| c.started > d) && c.started.elapsed() < PERIOD;
         if let Some(c) = cached.as_deref().filter(|c| fresh(c)) {
             return Ok(entry_of(&c.versions, s));
@@ -312,6 +321,8 @@ impl Collector {
                 started: now,
                 versions: c.versions.clone(),
             },
+            // Upstream, too, takes a 503 for an outage, and only other failures for a backend without the
+            // aggregated form.
             (503, _) => return Err(status(503, "/apis")),
             (200, cached) if is_aggregated(&response.headers) => {
                 let etag = response.headers.get(header::ETAG).and_then(|v| v.to_str().ok());
@@ -319,6 +330,8 @@ impl Collector {
                 let parser = documents.clone();
                 let parsed = documents.run_blocking(move || {
                     let source = hash(&response.body);
+                    // Backends without ETags send the whole document at each poll; an unchanged one is not
+                    // parsed again.
                     if let Some(same) = cached.filter(|c| c.source == source) {
                         return Ok((source, same.versions.clone()));
                     }
@@ -335,6 +348,7 @@ impl Collector {
                 }
             }
             _ => {
+                // No aggregated form: the list of this group version alone.
                 let accept = [(header::ACCEPT, "application/json")];
                 let path = s.discovery_path();
                 let response = own_requests::get(
@@ -350,11 +364,13 @@ impl Collector {
                 if response.status != 200 {
                     return Err(status(response.status, &path));
                 }
+                // Not shared with other APIServices of the backend: the list holds this version only.
                 return Ok(self.listed(s, response).await?.entry.clone());
             }
         };
         let entry = entry_of(&cached.versions, s);
         let mut state = self.lock();
+        // The last user may have gone during the request; nobody would remove the entry then.
         if state.users.contains_key(service) {
             state.services.insert(service.clone(), Arc::new(cached));
         }
@@ -406,6 +422,7 @@ fn gv(s: &ApiService) -> GroupVersion {
 }
 
 fn entry_of(versions: &Versions, s: &ApiService) -> Value {
+    // As upstream: a backend that answers is current, even if its document lacks the version.
     versions
         .get(&(s.group.to_string(), s.version.to_string()))
         .cloned()

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 /// The versions of an APIGroupDiscoveryList, by group and version.
 pub fn versions(mut document: Value) -> HashMap<(String, String), Value> {
     let mut out = HashMap::new();
+    // Moved out of the document, not cloned: it may be megabytes.
     for mut group in taken(&mut document, "items") {
         let name = group.str_at(&["metadata", "name"]).to_owned();
         for version in taken(&mut group, "versions") {
@@ -78,6 +79,7 @@ pub fn from_resource_list(list: &Value, version: &str) -> Result<Value, Rejected
     // Left empty if the list leaves them empty: they then default to the enclosing group version.
     let kind_of = |r: &Value| kind(r.str_at(&["group"]), r.str_at(&["version"]), r.str_at(&["kind"]));
     let all = list.get("resources").items();
+    // Parents first: in the list they may come after their subresources.
     for r in all.iter().filter(|r| !r.str_at(&["name"]).contains('/')) {
         let mut m = Map::new();
         m.insert("resource", r.str_at(&["name"]));
@@ -111,6 +113,7 @@ pub fn from_resource_list(list: &Value, version: &str) -> Result<Value, Rejected
             }
         };
         let parent = &mut resources[place];
+        // An error upstream, too.
         if parent.str("scope") != scope(r) {
             return Err(Rejected::Scope(r.str_at(&["name"]).to_owned()));
         }

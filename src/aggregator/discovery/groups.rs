@@ -30,10 +30,13 @@ impl<T> Cached<T> {
     fn of(&self, informer: &Informer<ApiService>, make: impl FnOnce(&Snapshot) -> T) -> Arc<Derived<T>> {
         let now = informer.snapshot();
         if let Some(made) = self.0.load_full()
+            // A `Weak` keeps the allocation, if not the content: the address cannot belong to a newer
+            // snapshot.
             && Weak::ptr_eq(&made.0, &Arc::downgrade(&now))
         {
             return made;
         }
+        // Requests at the same time may build it twice; the last one is kept, and all are equal.
         let made = Arc::new((Arc::downgrade(&now), make(&now)));
         self.0.store(Some(made.clone()));
         made
@@ -58,6 +61,7 @@ impl GroupListHandler {
             made: Cached::empty(),
         });
         let me = handler.clone();
+        // Only forgets: the list is rebuilt by the next request, not by each of a burst of changes.
         handler.informer.subscribe(move |_| me.made.forget());
         handler
     }
@@ -69,6 +73,7 @@ impl GroupListHandler {
 
 fn list(snapshot: &Snapshot) -> Value {
     let groups = sorted_by_group_and_version(snapshot.values().cloned().collect());
+    // This group has no APIService itself, so it is added by hand, and first.
     let mut entries = vec![group_entry(OWN_GROUP, &["v1"])];
     for group in groups.iter().filter(|g| !g[0].group.is_empty()) {
         entries.push(group_entry(&group[0].group, &versions(group)));

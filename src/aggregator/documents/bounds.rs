@@ -37,6 +37,7 @@ pub fn version(group: &str, entry: &Value) -> Checked {
     for r in resources {
         let name = r.str_at(&["resource"]);
         named("a resource", name)?;
+        // Formatted only on failure: this runs for every resource of every poll.
         let at = || format!("{} of {at}", quote(name));
         for field in ["scope", "singularResource"] {
             named(field, r.str_at(&[field]))?;

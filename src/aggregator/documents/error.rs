@@ -12,7 +12,7 @@ pub enum Rejected {
     TooLarge(usize),
     #[error("the document nests deeper than {max} levels", max = MAX_LEVELS)]
     TooDeep,
-    /// More values, or more members of one object, which the text names.
+    /// More values, or more members of one object, than allowed; the message states which.
     #[error("the document has more than {most} {what}")]
     TooMany { most: usize, what: &'static str },
     #[error(transparent)]

@@ -13,7 +13,7 @@ use std::fmt;
 pub(crate) enum Shape {
     /// A scalar. Lists and objects become `null`.
     Scalar,
-    /// Anything.
+    /// Any value, kept whole.
     Any,
     /// An object with arbitrary keys: the shape of its values, the limit on their number, and their name in
     /// errors.
@@ -35,6 +35,7 @@ impl Shape {
             Self::Any => Some(&Self::Any),
             Self::Map(of, ..) => Some(of),
             Self::Fields(fields) => known(fields),
+            // Before the fields: extensions may hold anything.
             Self::Extensible(_) if key.starts_with("x-") => Some(&Self::Any),
             Self::Extensible(fields) => known(fields),
         }
@@ -95,6 +96,7 @@ impl<'de> DeserializeSeed<'de> for Seed<'_> {
         if self.depth > MAX_LEVELS {
             return Err(self.refuse(Rejected::TooDeep));
         }
+        // Counted before it is built, so that the limit bounds memory and not only the result.
         let Some(left) = self.left.get().checked_sub(1) else {
             return Err(self.refuse(Rejected::TooMany {
                 most: self.most_values,
@@ -131,6 +133,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
     }
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
         if matches!(self.shape, Shape::Scalar) {
+            // Skipped without being built.
             while seq.next_element::<IgnoredAny>()?.is_some() {}
             return Ok(Value::Null);
         }
@@ -147,6 +150,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
                 map.next_value::<IgnoredAny>()?;
                 continue;
             };
+            // Before the value is read, so that the limit bounds memory.
             if let Shape::Map(_, most, what) = self.shape
                 && pairs.len() == *most
             {

@@ -79,6 +79,7 @@ pub fn v3_of(document: &Value) -> Option<Value> {
     let paths = map(document.get("paths"), |item| path_item(item, &from));
     out.insert("paths", paths);
     let mut components = Map::new();
+    // Schemas of API servers look alike in both versions, apart from their references.
     components.insert("schemas", map(document.get("definitions"), Value::clone));
     let keys = document.get("securityDefinitions").as_object();
     let keys: Map = keys
@@ -93,6 +94,7 @@ pub fn v3_of(document: &Value) -> Option<Value> {
     out.insert("components", components);
     let mut out = Value::Object(out);
     redirect(&mut out);
+    // Once the budget is used up, parts are missing; an incomplete document is worse than none.
     from.growth.takes(0).then_some(out)
 }
 
@@ -127,6 +129,7 @@ impl<'a> Source<'a> {
             return p;
         };
         let shared = self.parameters.get(name);
+        // Charged per use: this is what a malicious document multiplies.
         match self.growth.takes(weight(shared)) {
             true => shared,
             false => &Value::Null,
@@ -144,6 +147,7 @@ impl<'a> Source<'a> {
 }
 
 fn is_body(p: &Value) -> bool {
+    // Without `in` it is the `null` of a reference that could not be resolved.
     matches!(p.str_at(&["in"]), "body" | "formData" | "")
 }
 
@@ -151,6 +155,7 @@ fn operation<'a>(op: &'a Value, from: &Source<'a>) -> Value {
     let media = |key: &str| -> Vec<Str> {
         let of = [op.get(key), from.document.get(key)];
         let named = of.into_iter().map(Value::items).find(|m| !m.is_empty());
+        // The operation's own list wins over that of the document, even if shorter.
         let named = named.filter(|m| from.growth.takes(m.len()));
         let named: Vec<Str> = named
             .into_iter()
@@ -162,6 +167,7 @@ fn operation<'a>(op: &'a Value, from: &Source<'a>) -> Value {
     let mut out = Map::new();
     for (key, value) in op.as_object().into_iter().flat_map(Map::iter) {
         match key {
+            // v3 states media types with each body instead.
             "consumes" | "produces" | "schemes" => {}
             "parameters" => {
                 let all: Vec<&Value> = value.items().iter().map(|p| from.resolved(p)).collect();
@@ -224,6 +230,7 @@ fn redirect(v: &mut Value) {
             let reference = format!("#/components/schemas/{name}");
             m.insert("$ref", reference);
         }
+        // The recursion is bounded by the depth that the parser allows.
         let keys: Vec<Str> = m.keys().map(Str::from).collect();
         for key in keys {
             if let Some(inner) = m.get_mut(&key) {

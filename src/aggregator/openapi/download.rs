@@ -107,6 +107,7 @@ impl Downloader {
         informer.subscribe(move |change| match change.new {
             Some(new) if new.service.is_some() => {
                 let name: Str = change.key.into();
+                // A change may have repaired the backend, so an earlier back-off no longer applies.
                 me.queue.forget(&name);
                 me.queue.add(name);
             }
@@ -182,6 +183,8 @@ impl Downloader {
         let Some(service) = &s.service else {
             return Ok(());
         };
+        // Once per APIService, and before the availability check: an unavailable backend is when the copy is
+        // needed.
         if self.restored.lock().insert(name.clone()) && self.what.restore(&s).await {
             self.sync_status.restored(name, self.what.document());
         }
@@ -203,6 +206,8 @@ impl Downloader {
                 Ok(response) => self.what.take_next(&s, path, response).await,
                 Err(why) => Err(why.into()),
             };
+            // Not an error of the download: the index is already stored, and the document is only the copy
+            // for bad times.
             if let Err(why) = taken {
                 tracing::debug!(%name, "an OpenAPI v3 document cannot be stored: {why}");
             }

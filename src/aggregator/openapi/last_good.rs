@@ -62,6 +62,7 @@ impl LastGoodDocuments {
             });
         }
         let parser = self.disk_cache.documents().clone();
+        // Rendered on the blocking pool, too: it takes as long as parsing.
         let parsed = self.disk_cache.documents().run_blocking(move || {
             let document = parser.parse(PublishedKind::OpenApiV3, &response.body)?;
             Ok::<_, Rejected>((CachedDocument::new(&document, Dialect::V3), document))
@@ -95,6 +96,7 @@ impl LastGoodDocuments {
 
     fn set(&self, of: &ApiService, last: LastGood) {
         let last = Arc::new(last);
+        // The closure may run again after a concurrent update, hence the clone.
         self.all.rcu(|all| all.update(of.name.clone(), last.clone()));
     }
 
@@ -105,9 +107,10 @@ impl LastGoodDocuments {
 
     /// The stored document for this key, with a `Warning` header that it may be outdated.
     pub(super) async fn respond(&self, name: &str, key: &str, headers: &HeaderMap) -> Option<Response> {
+        // The backend may publish several keys; only that of its own version is stored.
         let last = self.all.load().get(name).filter(|last| last.key == key).cloned()?;
         let mut response = last.document.respond(headers).await;
-        let text = format!("299 - \"the server behind {name} does not answer: this is what it said last\"");
+        let text = format!("299 - \"the server behind {name} does not answer: this document may be outdated\"");
         if let Ok(warning) = HeaderValue::try_from(text) {
             response.headers_mut().insert(header::WARNING, warning);
         }

@@ -25,6 +25,7 @@ pub fn filter(document: &mut Value, keep: impl Fn(&str) -> bool) {
         if let Some(all) = document.object_entry(section) {
             all.retain(|name, _| {
                 let reference = format!("{prefix}{name}");
+                // What nobody referenced before is kept: it may be meant for clients, not for a path.
                 after.contains(&reference) || !before.contains(&reference)
             });
         }
@@ -34,6 +35,7 @@ pub fn filter(document: &mut Value, keep: impl Fn(&str) -> bool) {
 /// Merges `from` into a document of higher precedence.
 pub fn merge(into: &mut Value, mut from: Value) {
     let taken: BTreeSet<Str> = names(into, "paths");
+    // Filtered only on a collision: it walks the whole document twice.
     if names(&from, "paths").iter().any(|p| taken.contains(p)) {
         filter(&mut from, |path| !taken.contains(path));
     }
@@ -112,6 +114,7 @@ fn used(document: &Value) -> BTreeSet<String> {
     while let Some(reference) = open.pop() {
         for (section, prefix) in SHARED {
             if let Some(name) = reference.strip_prefix(prefix)
+                // Each reference is followed once: definitions may refer to each other in circles.
                 && seen.insert(reference.to_owned())
             {
                 references(document.get(section).get(name), &mut open);
@@ -169,6 +172,7 @@ fn renames(into: &Value, from: &Value) -> HashMap<String, String> {
             }
             let free = |candidate: &String| {
                 let there = ours.get(candidate).is_none_or(|there| same(there, value));
+                // Not taken in `theirs` either: a definition there may already have the new name.
                 there && !theirs.contains_key(candidate)
             };
             // Upstream's naming: `_v2`, `_v3` and so on; an equal definition under such a name is reused.
@@ -184,6 +188,7 @@ fn same(a: &Value, b: &Value) -> bool {
     let (Some(a), Some(b)) = (a.as_object(), b.as_object()) else {
         return a == b;
     };
+    // Kinds are united rather than compared, so they count neither in number nor in content.
     let content = |m: &Map| m.len() - usize::from(m.contains_key(KINDS));
     content(a) == content(b) && a.iter().all(|(k, v)| k == KINDS || b.get(k) == Some(v))
 }

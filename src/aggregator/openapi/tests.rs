@@ -99,14 +99,18 @@ async fn a_converted_document_is_removed_with_its_apiservice() {
     use crate::aggregator::own_requests::FetchedDocument;
     let documents = RemoteDocuments::default();
     let of = ApiService::from_value(&apiservice("g.example.com", "", 443));
-    let told = FetchedDocument {
-        status: 200,
-        headers: http::HeaderMap::new(),
-        body: r#"{"paths":{}}"#.into(),
-        _permit: None,
-    };
-    documents.take(&of, told).await.unwrap();
-    assert_eq!(documents.converted().keys(), ["apis/g.example.com/v1"]);
-    documents.remove(&of.name);
-    assert!(documents.converted().keys().is_empty());
+    let mut legacy = of.clone();
+    (legacy.name, legacy.group) = ("v1.".into(), "".into());
+    for (of, key) in [(of, "apis/g.example.com/v1"), (legacy, "api/v1")] {
+        let told = FetchedDocument {
+            status: 200,
+            headers: http::HeaderMap::new(),
+            body: r#"{"paths":{}}"#.into(),
+            _permit: None,
+        };
+        documents.take(&of, told).await.unwrap();
+        assert_eq!(documents.converted().keys(), [key]);
+        documents.remove(&of.name);
+        assert!(documents.converted().keys().is_empty(), "{key}");
+    }
 }

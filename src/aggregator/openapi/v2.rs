@@ -189,6 +189,7 @@ impl Download for RemoteDocuments {
                 return Ok(None);
             }
             let mut document = parser.parse(PublishedKind::OpenApiV2, &response.body)?;
+            // A backend must not describe paths that lead to others.
             filter(&mut document, |path| path.starts_with(&prefix));
             let part = Part {
                 etag,
@@ -200,6 +201,7 @@ impl Download for RemoteDocuments {
         let Some((part, tree)) = parsed.await.ok_or(CollectError::ShuttingDown)?? else {
             return Ok(());
         };
+        // Compared after filtering: a change in paths that are not this APIService's is not written.
         if before.is_none_or(|b| b.document.hash != part.document.hash) {
             self.disk_cache.save(DocumentKind::OpenApiV2, of, tree).await;
         }
@@ -219,6 +221,7 @@ impl Download for RemoteDocuments {
             return false;
         };
         let part = Part {
+            // Without an ETag, so that the first download is not answered with a 304 against a restored copy.
             etag: None,
             source: String::new(),
             document,
@@ -231,7 +234,11 @@ impl Download for RemoteDocuments {
         self.disk_cache.remove(DocumentKind::OpenApiV2, name);
         self.all.rcu(|all| all.without(name));
         if let Some((version, group)) = name.split_once('.') {
-            self.converted.remove(&format!("apis/{group}/{version}"));
+            // As `ApiService::discovery_path`, by which it was stored.
+            self.converted.remove(&match group {
+                "" => format!("api/{version}"),
+                group => format!("apis/{group}/{version}"),
+            });
         }
     }
 }
@@ -271,6 +278,8 @@ impl V2Handler {
                 Some((-priorities.get(group.as_str())?, name.clone(), part.clone()))
             })
             .collect();
+        // Stable, and `all` is sorted by name, which therefore decides between groups of equal priority and
+        // between versions, whose priority has no effect upstream either.
         parts.sort_by_key(|p| p.0);
         parts.into_iter().map(|(_, name, part)| (name, part)).collect()
     }
@@ -329,6 +338,7 @@ impl Merged {
         remote: Vec<Named>,
         metrics: &BackendMetrics,
     ) -> Result<CachedDocument, json::Error> {
+        // Others that waited here find the document of the first.
         let _guard = self.merging.lock();
         let began = Instant::now();
         let before = self.current.load_full();
@@ -340,6 +350,7 @@ impl Merged {
         }
         let mut document: Value = json::decode(local)?;
         for (_, part) in parts {
+            // Decoded anew for each merge: the parts are kept compressed, and merges are rare.
             merge(&mut document, json::decode(&part.document.json())?);
         }
         let document = CachedDocument::new(&document, Dialect::V2);
@@ -360,6 +371,7 @@ impl UnprotectedHandler for V2Handler {
     async fn serve(self: Arc<Self>, req: Request, authorized: Authorized) -> Response {
         let parts = self.parts();
         if parts.is_empty() {
+            // Frees the merged document: without backends it is not needed.
             self.merged.current.store(None);
             return self.local.clone().serve(req, authorized).await;
         }

@@ -78,12 +78,15 @@ impl ProxyShared {
                     self.end(info.as_deref(), responses::no_connection(&remote.service))
                 }
                 Err(why @ SendError::Client(_)) => {
+                    // The client's fault: neither counted against the backend nor reported as its failure.
                     let status = Status::bad_request(why.to_string());
                     self.end(info.as_deref(), respond::status(&status, &HeaderMap::new()))
                 }
                 Err(why) => {
                     let is_late = matches!(why, SendError::Late);
                     let why = why.to_string();
+                    // The transport recorded its own failures; of this timeout it saw only that its future
+                    // was dropped. The deadline of the whole request is not held against the address.
                     if is_late {
                         transport.record_timeout(&authority, &why);
                     }
@@ -103,9 +106,11 @@ impl ProxyShared {
         end: Option<Instant>,
     ) -> Response {
         let (mut head, body) = response.into_parts();
+        // What hyper and h2 attach belongs to the backend's connection.
         head.extensions.clear();
         let special = Special::of(&head.headers);
         let location = special.location.then(|| head.headers.get(header::LOCATION)).flatten();
+        // Upstream looks only at redirects that have a location; others pass.
         let location = location.filter(|l| !l.is_empty());
         let has_location = location.is_some();
         if let Some(location) = location {
@@ -174,7 +179,7 @@ fn limit(timeouts: &Timeouts, info: Option<&RequestInfo>, path: &str) -> Option<
     }
 }
 
-/// Awaits the head of a response until `end`, and for at most `header`. Go's error texts differ for the two.
+/// Awaits the head of a response until `end`, and for at most `header`. Go has a message for each.
 async fn head_by<T>(
     end: Option<Instant>,
     header: Option<Duration>,

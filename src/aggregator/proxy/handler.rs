@@ -90,6 +90,7 @@ impl ProxyHandler {
     }
 
     fn answered(&self, req: Request, authorized: Authorized) -> ResponseFuture<'static> {
+        // Cloned, so that the guard of the swap is gone before the request is handled.
         let remote = match &**self.settings.load() {
             Settings::Local => None,
             Settings::Remote(remote) => Some(remote.clone()),

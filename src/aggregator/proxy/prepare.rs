@@ -71,6 +71,8 @@ impl ProxyHandler {
             },
         };
         let audit_id = RequestContext::of(&req).audit_id.as_ref();
+        // The handler's address stands for the backend: a request may pass this gateway twice on its way
+        // through two of them.
         let in_flight = audit_id.and_then(|id| hops.begin(id.header(), std::ptr::from_ref(self).addr()));
         // A client may reuse an audit ID for concurrent requests; a request with a hop header comes from a
         // proxy, which does not.
@@ -93,6 +95,7 @@ impl ProxyHandler {
         let endpoints = match self.shared.resolver.endpoints(&remote.service) {
             Ok(endpoints) => endpoints,
             Err(why) => {
+                // Logged only: upstream's response does not state the reason either.
                 tracing::debug!(service = ?remote.service, "cannot resolve: {why}");
                 return Err(end(responses::unavailable()));
             }
@@ -174,6 +177,7 @@ impl ProxyHandler {
         }
         headers::forwarded_for(&mut head.headers, address);
         let mut unpack = false;
+        // Upstream sets these headers and asks for gzip in its round tripper, which upgrades bypass.
         if client.is_none() {
             if let Ok(host) = HeaderValue::from_str(host) {
                 headers::forwarded_target(&mut head.headers, host, target.path());
@@ -197,6 +201,7 @@ impl ProxyHandler {
 /// The request target for the backend, unchanged if it is already canonical.
 fn rewritten(uri: &http::Uri) -> Option<PathAndQuery> {
     let original = uri.path_and_query()?;
+    // The common case costs no allocation.
     if uri.query().is_none() && matches!(url::canonical_path(uri.path()), Some(Cow::Borrowed(_))) {
         return Some(original.clone());
     }

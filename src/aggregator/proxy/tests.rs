@@ -145,6 +145,7 @@ async fn a_connection_is_added_when_all_streams_are_used() {
     let (go, _) = tokio::sync::broadcast::channel::<()>(1);
     let (tell, mut told) = mpsc::unbounded_channel();
     let gate = go.clone();
+    // Two streams per connection, so six requests need three connections.
     let backend = Backend::http(&pki, 2, move |_| {
         let (mut gate, tell) = (gate.subscribe(), tell.clone());
         async move {
@@ -280,6 +281,7 @@ async fn a_body_larger_than_the_flow_control_window_arrives_whole() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_requests_to_a_cold_backend_with_few_streams_are_served() {
     let pki = Pki::new(&["ext.ns.svc"], H2);
+    // Cold: all requests wait for the first connection, which serves two at a time.
     let backend = Backend::http(&pki, 2, |_| async { response(200, "ok") }).await;
     let p = proxy(&backend.authority, &pki.ca_pem);
     let mut all = tokio::task::JoinSet::new();

@@ -44,6 +44,7 @@ pub(crate) async fn tunnel(
         Ok(both) => both,
         Err(e) => return unavailable(format!("error dialing backend: {e}")),
     };
+    // While the group is stopping nothing is spawned; the connection is dropped, and sending fails below.
     tasks.spawn("upgrade connection", async move {
         if let Err(e) = connection.with_upgrades().await {
             tracing::debug!("connection to a backend ended before its upgrade: {e}");
@@ -52,6 +53,7 @@ pub(crate) async fn tunnel(
     if let Ok(host) = HeaderValue::from_str(transport.host_name(authority)) {
         out.headers.insert(header::HOST, host);
     }
+    // Go's client adds it to a request without one.
     out.headers
         .entry(header::USER_AGENT)
         .or_insert(HeaderValue::from_static("Go-http-client/1.1"));
@@ -75,6 +77,7 @@ pub(crate) async fn tunnel(
             response.map(|_| Body::empty())
         }
         status if status.as_u16() >= 400 => tunnel::refusal(response),
+        // Neither an upgrade nor a refusal: upstream reports it instead of passing it on.
         status => unavailable(format!("invalid upgrade response: status code {}", status.as_u16())),
     }
 }

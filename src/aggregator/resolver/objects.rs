@@ -38,7 +38,7 @@ pub(crate) enum ServiceType {
 pub(crate) struct ServicePort {
     /// The port's name; may be empty if it is the only one.
     pub name: Str,
-    /// The port number.
+    /// Number of the port, as APIServices refer to it.
     pub port: u16,
     /// Cluster IP and port, joined.
     pub address: Arc<str>,
@@ -84,6 +84,7 @@ impl Service {
             Some(ServicePort {
                 name: p.str_at(&["name"]).into(),
                 port,
+                // Joined once per change, not once per request.
                 address: join(&cluster_ip, port).into(),
             })
         });
@@ -141,6 +142,7 @@ impl EndpointSlice {
                 .into(),
             ready: e.at(&["conditions", "ready"]).as_bool().unwrap_or(true),
         });
+        // The API defaults a missing name to the empty string, so stored ports have one.
         let ports = object.get("ports").items().iter().filter_map(|p| {
             let name = p.get("name").as_str()?;
             Some((name.into(), port_number(p.get("port"))?))

@@ -129,6 +129,7 @@ async fn an_informer_reports_changes_missed_between_watches() {
     w.services.cut_watches();
     w.services.remove("ns/a");
     w.services.set("ns/b", &json!({"metadata": {"name": "b"}, "spec": {}}));
+    // One for the removal, one for the addition.
     w.notified.recv().await.unwrap();
     w.notified.recv().await.unwrap();
     assert!(w.index.service("ns/a").is_none() && w.index.service("ns/b").is_some());
@@ -183,6 +184,7 @@ async fn endpoints_are_never_empty_while_a_slice_comes_and_goes() {
     let r = ClusterResolver::new(w.index.clone(), "127.0.0.1:6443", true);
     let done = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|threads| {
+        // As if the only slice were deleted and created again, as fast as possible.
         threads.spawn(|| {
             while !done.load(Ordering::Relaxed) {
                 w.index.slices.store(Arc::default());

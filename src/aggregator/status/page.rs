@@ -7,6 +7,8 @@ use std::fmt::Write;
 
 /// Renders the page. Results of `write!` are ignored, since writing to a `String` cannot fail.
 pub(super) fn render(document: &Value) -> String {
+    // Every text is escaped below: names, messages and errors come from authors of APIServices and from
+    // backends.
     let items = document.get("items").items();
     let (remote, local): (Vec<&Value>, Vec<&Value>) = items.iter().partition(|v| v.str_at(&["service"]) != "Local");
     let (up, down): (Vec<&Value>, Vec<&Value>) = remote.iter().partition(|v| v.str_at(&["available"]) == "True");
@@ -16,6 +18,7 @@ pub(super) fn render(document: &Value) -> String {
         "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content=\"width=device-width\">\
          <meta http-equiv=refresh content=5><title>{}Aggregator</title><style>{STYLE}</style>{}\
          <p><small>{} · looks again every 5 s · the same as JSON: ?format=json, <code>torana status</code></small></p>",
+        // The sign in the title is visible in a background tab.
         if down.is_empty() { "" } else { "\u{26a0} " },
         headline(remote.len(), down.len()),
         html_escape(document.str_at(&["time"])),

@@ -135,7 +135,7 @@ fn hints_name_the_first_thing_to_check() {
             "nothing listens there: check that the server runs, and on that socket",
         ),
         (
-            "dial unix /run/a: it is in no directory of --backend-socket-dirs",
+            "dial unix /run/a: it is not in a directory of --backend-socket-dirs",
             "move the socket",
         ),
         (
@@ -152,15 +152,15 @@ fn hints_name_the_first_thing_to_check() {
         ),
         (
             "tls: first record does not look like a TLS handshake",
-            "no TLS is spoken there",
+            "the port does not speak TLS",
         ),
         ("remote error: tls: handshake failure", "the handshake fails"),
         ("net/http: TLS handshake timeout", "the address does not answer"),
         (
             "context deadline exceeded (Client.Timeout exceeded while awaiting headers)",
-            "the server takes connections",
+            "the server accepts connections",
         ),
-        ("EOF", "the server is not reached or breaks off"),
+        ("EOF", "the server cannot be reached or drops the connection"),
     ] {
         let hint = refused(&plain, why);
         assert!(hint.starts_with(begins), "{why}: {hint}");

@@ -73,6 +73,7 @@ impl Inner {
             (None, false) => EventType::Added,
         };
         let event = Arc::new(Event::new(entry.clone(), previous, deleted));
+        // A watch that nobody reads any more is forgotten.
         self.watchers
             .retain(|w| w.send(WatchItem::Change(kind, event.clone())).is_ok());
         Some(entry)

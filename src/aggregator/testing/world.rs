@@ -117,6 +117,7 @@ impl World {
         let aggregator = Aggregator::install(&mut head, config);
         let target = head.into_delegate();
         let hooks = target.take_contributions().post_start_hooks;
+        // All at once, since some hooks wait for what others do.
         let runs = hooks.into_iter().map(|h| h.run(HookContext { tasks: tasks.clone() }));
         for done in futures_util::future::join_all(runs).await {
             done.unwrap();
@@ -197,6 +198,7 @@ impl World {
                 return t;
             }
             assert!(tokio::time::Instant::now() < limit, "{what} did not come about");
+            // On a paused clock this is what advances it, so that periodic work comes due.
             tokio::time::sleep(std::time::Duration::from_millis(2)).await;
         }
     }

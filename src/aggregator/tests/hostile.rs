@@ -9,7 +9,7 @@ fn external(host: &str) -> Value {
 #[tokio::test]
 async fn an_apiservice_that_resolves_to_this_gateway_is_refused() {
     let w = world().await;
-    let why = format!("this gateway itself, at {OWN}: requests would go round for ever");
+    let why = format!("this gateway itself, at {OWN}: requests would loop");
     for url in [format!("https://{OWN}"), format!("https://other.invalid,https://{OWN}")] {
         w.api_services
             .set("v1.g", &object("", &[(URLS, &url), (NAME, "api.example.com")]));

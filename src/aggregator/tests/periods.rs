@@ -114,6 +114,7 @@ impl Rig {
         for at in times {
             let before = count();
             let at = self.began + Duration::from_millis(*at);
+            // To a millisecond before, which shows that nothing comes early.
             self.clock.pass(at - Duration::from_millis(1) - Instant::now()).await;
             self.rest().await;
             assert_eq!(count(), before, "before {:?}", at - self.began);

@@ -83,6 +83,7 @@ impl Applier {
                 Err(error) => say(&format!("error: {error}\n")),
             }
         }
+        // Only what changed: applying everything again would undo edits made with kubectl meanwhile.
         pending.retain(|object| self.applied.get(&identity(object)) != Some(object));
         // Stable: within a rank, the order of the files stays.
         pending.sort_by_key(rank);
@@ -118,11 +119,13 @@ impl Applier {
             Outcome::Unchanged => "unchanged",
         };
         say(&format!("{} {what}\n", shown(&object)));
+        // Only after success, so that a failed object is applied again when any file changes.
         self.applied.insert(identity(&object), object);
     }
 
     async fn apply(&self, object: &Value) -> Result<Outcome, Refusal> {
         let gvk = object.gvk();
+        // Discovered anew for each object: the one before may have been a definition.
         let served = discover(&self.api).await?;
         let is_kind = |r: &&ServedResource| r.group == gvk.group.as_str() && r.kind == gvk.kind.as_str();
         let Some(resource) = served.resources.iter().find(is_kind) else {
@@ -137,7 +140,9 @@ impl Applier {
             (true, namespace) => namespace,
         };
         let path = Path::of(&gvk.group, &gvk.version, namespace, &resource.resource).name(object.name());
+        // Read first, to tell created from configured in the output.
         let before = found(self.api.get(path).await)?;
+        // Forced: the files are the truth of a session, so they take fields over from other managers.
         let apply = format!("{path}?fieldManager=torana-dev&force=true");
         let after = self.api.patched(apply, APPLY, object).await?;
         Ok(match before {

@@ -1,4 +1,6 @@
-//! Adds the gateway to the user's own kubeconfig while a session runs.
+//! Adds the gateway to the user's own kubeconfig while a session runs. Entry point: [`Merged::add`]; dropping
+//! the result removes the entries again. Entries of others, and a context that the user has selected
+//! meanwhile, are left alone.
 
 use crate::apimachinery::codec::yaml;
 use crate::apimachinery::value::Value;
@@ -103,6 +105,7 @@ fn write(path: &Path, all: &Value) -> Result<(), Error> {
             source,
         })?;
     }
+    // Atomic: kubectl may read the file at any moment.
     pki::write_secret(&path, &yaml::to_string(all)).map_err(Error::Write)
 }
 
@@ -115,6 +118,7 @@ fn merge(all: &mut Value, own: &Value) {
             entry.set(&["context", "cluster"], NAME);
             entry.set(&["context", "user"], NAME);
         }
+        // Replaced, not added: a session that crashed leaves its entries behind.
         let mut entries = others(all, list);
         entries.push(entry);
         all.set(&[list], entries);
@@ -143,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_of_others_stay_and_ours_go_again() {
+    fn merging_and_removing_preserves_foreign_entries() {
         let own = json!({
             "clusters": [{"name": "c", "cluster": {"server": "https://here"}}],
             "users": [{"name": "u", "user": {"token": "t"}}],

@@ -1,4 +1,5 @@
-//! Reads a directory of manifests, and detects changes of it.
+//! Reads a directory of manifests, and detects changes of it. Entry points: [`fingerprint`] for the files,
+//! [`objects`] for the content of one. Applying them is left to `apply`.
 
 use crate::apimachinery::codec::{InFile, yaml};
 use crate::apimachinery::object::ObjectView as _;
@@ -25,12 +26,15 @@ pub(super) fn fingerprint(dir: &Path) -> Fingerprint {
 fn collect(dir: &Path, depth: usize, files: &mut Fingerprint) {
     let Ok(entries) = std::fs::read_dir(dir) else { return };
     for entry in entries.flatten() {
+        // Of the target, as `metadata` follows links: manifests are often linked into place.
         let (path, Ok(meta)) = (entry.path(), std::fs::metadata(entry.path())) else {
             continue;
         };
+        // Silently: the check repeats several times a second.
         if files.len() >= MAX_FILES {
             return;
         }
+        // Editors keep swap and backup files under such names.
         let hidden = entry.file_name().to_string_lossy().starts_with('.');
         let kind = path.extension().and_then(|e| e.to_str());
         if meta.is_dir() && !hidden && depth < MAX_DEPTH {
@@ -55,7 +59,7 @@ pub(super) enum InvalidManifests {
 /// The objects of a file. Lists are taken apart.
 ///
 /// # Errors
-/// The file cannot be read, or a document is no object.
+/// The file cannot be read, or a document is not an object.
 pub(super) fn objects(path: &Path) -> Result<Vec<Value>, InFile<InvalidManifests>> {
     read(path).map_err(InFile::at(path))
 }
@@ -79,10 +83,15 @@ fn read(path: &Path) -> Result<Vec<Value>, InvalidManifests> {
 fn documents(text: &str) -> Vec<String> {
     let mut all = vec![String::new()];
     for line in text.lines() {
-        if line == "---" || line.starts_with("--- ") {
+        // What follows the marker belongs to the document: `--- {kind: A}`.
+        let begins = line
+            .strip_prefix("---")
+            .filter(|rest| rest.is_empty() || rest.starts_with([' ', '\t']));
+        if begins.is_some() {
             all.push(String::new());
-        } else if let Some(document) = all.last_mut() {
-            document.push_str(line);
+        }
+        if let Some(document) = all.last_mut() {
+            document.push_str(begins.map_or(line, str::trim_start));
             document.push('\n');
         }
     }
@@ -99,14 +108,14 @@ mod tests {
         let file = dir.path().join("a.yaml");
         std::fs::write(
             &file,
-            "# none\n---\nkind: A\n---\nkind: List\nitems: [{kind: B}, {kind: C}]\n",
+            "# none\n---\nkind: A\n---\nkind: List\nitems: [{kind: B}, {kind: C}]\n--- {kind: D}\n--- # none\n",
         )
         .unwrap();
         std::fs::write(dir.path().join("b.txt"), "kind: X").unwrap();
         let found = fingerprint(dir.path());
         assert_eq!(found.len(), 1);
         let kinds: Vec<String> = objects(&file).unwrap().iter().map(|o| o.kind().to_owned()).collect();
-        assert_eq!(kinds, ["A", "B", "C"]);
+        assert_eq!(kinds, ["A", "B", "C", "D"]);
         std::fs::write(&file, "name: x").unwrap();
         assert!(
             objects(&file)

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 /// In memory on Linux. Elsewhere, and where it cannot be written, the directory for temporary files is used.
 const MEMORY: &str = "/dev/shm";
 
-/// Why there is no directory.
+/// Why the directory could not be created.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
     #[error("no random numbers are available")]
@@ -31,6 +31,7 @@ impl Scratch {
                 Err(source) => Err(Error::Create { path, source }),
             }
         };
+        // Memory needs no syncs, so the session starts and writes faster.
         create(Path::new(MEMORY)).or_else(|_| create(&std::env::temp_dir()))
     }
 
@@ -52,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dropping_it_deletes_the_directory_with_its_content() {
+    fn dropping_the_scratch_directory_deletes_its_content() {
         let scratch = Scratch::create().unwrap();
         let path = scratch.path().to_owned();
         std::fs::write(path.join("file"), "x").unwrap();

@@ -1,4 +1,5 @@
-//! Dependencies beyond this machine: backends of a running gateway, webhooks and identity providers.
+//! Dependencies beyond this machine: backends of a running gateway, webhooks and identity providers. Entry
+//! point: [`examine`]. Only checks that peers accept connections; etcd is examined by `etcd`.
 
 use super::Finding;
 use crate::apimachinery::Value;
@@ -61,7 +62,7 @@ enum Unreached {
     Kubeconfig(#[from] KubeconfigError),
     #[error("{url}: {source}")]
     Url { url: String, source: http::uri::InvalidUri },
-    #[error("{0} names no host")]
+    #[error("{0} has no host")]
     NoHost(String),
     #[error("cannot connect to {address}: {source}")]
     Connect { address: String, source: std::io::Error },
@@ -89,6 +90,8 @@ async fn connect(url: &str) -> Result<String, Unreached> {
     let host = uri.host().ok_or_else(|| Unreached::NoHost(url.to_owned()))?;
     let port = uri.port_u16().unwrap_or(443);
     let address = format!("{host}:{port}");
+    // TCP only: a TLS handshake would need the peer's CA and our identity, and their mistakes show in the
+    // server's log.
     let connected = timeout(WITHIN, TcpStream::connect((host.trim_matches(['[', ']']), port))).await;
     match connected {
         Ok(Ok(_)) => Ok(address),
@@ -99,6 +102,7 @@ async fn connect(url: &str) -> Result<String, Unreached> {
 
 /// Adds the APIServices that are not available, with the aggregator's own hint.
 fn unavailable(state: &Value, findings: &mut Vec<Finding>) {
+    // Local groups are served by the gateway itself and are always available.
     let remote = state
         .get("items")
         .items()
@@ -143,7 +147,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_peer_is_reached_or_named() {
+    async fn connecting_returns_the_address_or_an_error_that_names_it() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         assert_eq!(connect(&format!("https://{address}/path")).await.unwrap(), address);

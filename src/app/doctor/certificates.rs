@@ -57,7 +57,8 @@ fn files(options: &CompletedOptions) -> Vec<(&'static str, PathBuf)> {
         .into_iter()
         .filter_map(|(flag, file)| Some((flag, file?.to_owned())));
     // Those of leaves are renewed at every start.
-    let generated = ["ca.crt", "front-proxy-ca.crt"].map(|name| options.storage.data_dir.join("pki").join(name));
+    let generated = ["ca.crt", "client-ca.crt", "front-proxy-ca.crt"];
+    let generated = generated.map(|name| options.storage.data_dir.join("pki").join(name));
     let generated = generated.into_iter().filter(|file| file.exists());
     named.chain(generated.map(|file| ("data-dir", file))).collect()
 }
@@ -105,6 +106,7 @@ fn validity(file: &Path) -> Result<(i64, i64), Unusable> {
             certificate.validity().not_after.timestamp(),
         );
         let (latest, earliest) = span.unwrap_or((from, until));
+        // The intersection: a chain or bundle is only as good as its shortest-lived member.
         span = Some((latest.max(from), earliest.min(until)));
     }
     span.ok_or(Unusable::Empty)
@@ -119,6 +121,7 @@ fn check_validity(flag: &str, file: &Path, (from, until): (i64, i64), now: i64) 
     } else {
         renew
     };
+    // Rounds down, so that a certificate that expired an hour ago has -1 days left, not 0.
     let days = (until - now).div_euclid(DAY);
     if from > now {
         let mend = "set the clock, or wait";
@@ -151,6 +154,25 @@ mod tests {
             (Severity::Error, true)
         );
         assert_eq!(at(0).severity, Severity::Error);
+    }
+
+    #[test]
+    fn generated_authorities_are_examined() {
+        let dir = tempfile::tempdir().unwrap();
+        let names = ["ca.crt", "client-ca.crt", "front-proxy-ca.crt"];
+        std::fs::create_dir(dir.path().join("pki")).unwrap();
+        for name in names {
+            std::fs::write(dir.path().join("pki").join(name), "").unwrap();
+        }
+        let data_dir = format!("--data-dir={}", dir.path().display());
+        let args = ["torana", "serve", data_dir.as_str()].map(std::ffi::OsString::from);
+        let Ok(crate::cli::Command::Serve(options)) = crate::cli::parse(args) else {
+            panic!("these are flags of serve")
+        };
+        let files = files(&options.complete().unwrap());
+        for name in names {
+            assert!(files.iter().any(|(_, file)| file.ends_with(name)), "{name}: {files:?}");
+        }
     }
 
     #[test]

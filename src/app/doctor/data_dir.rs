@@ -1,4 +1,6 @@
-//! The data directory: permissions, file system, space, and how long a sync takes.
+//! The data directory: permissions, file system, space, and how long a sync takes. Entry point: [`examine`].
+//! Limits are strict for the embedded store, which commits here; with etcd, only keys and caches are in the
+//! directory.
 
 use super::Finding;
 use std::fs::{File, OpenOptions};
@@ -43,6 +45,7 @@ pub(super) fn examine(dir: &Path, embedded: bool, findings: &mut Vec<Finding>) {
             format!("{} is not a directory", existing.display()),
             "choose another --data-dir",
         ),
+        // Only of the directory itself; that a parent such as /tmp is writable to all is normal.
         Ok(metadata) if existing == dir && metadata.permissions().mode() & 0o022 != 0 => Finding::warning(
             check,
             format!(
@@ -109,7 +112,7 @@ struct Scratch(PathBuf, File);
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // A file that stays behind is 4 KiB, and its name says whose it is.
+        // A leftover file is harmless: 4 KiB, named after this command.
         let _ = std::fs::remove_file(&self.0);
     }
 }
@@ -122,6 +125,7 @@ fn measure(dir: &Path) -> io::Result<Vec<Duration>> {
     let mut scratch = Scratch(path, file);
     let block = [0x5a; BLOCK];
     scratch.1.write_all(&block)?;
+    // The first sync also writes metadata of the new file; it is not measured.
     scratch.1.sync_all()?;
     let (start, mut times) = (Instant::now(), Vec::new());
     while times.len() < SYNCS && start.elapsed() < LIMIT {

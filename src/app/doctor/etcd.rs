@@ -1,4 +1,5 @@
-//! The members of the etcd cluster: version, latency, space, leader and alarms.
+//! The members of the etcd cluster: version, latency, space, leader and alarms. Entry point: [`examine`]. The
+//! requests are in `storage::etcd`; here their results are judged.
 
 use super::Finding;
 use crate::app::store::access;
@@ -17,6 +18,7 @@ const SLOW: Duration = Duration::from_millis(100);
 
 pub(super) async fn examine(options: &EtcdOptions, findings: &mut Vec<Finding>) {
     let clusters = std::iter::once(&options.servers).chain(options.overrides.iter().map(|(_, servers)| servers));
+    // A set: overrides often name the same servers for several resources.
     let clusters: BTreeSet<&Vec<String>> = clusters.collect();
     for servers in clusters {
         let reports = match access(options, servers) {
@@ -39,6 +41,7 @@ pub(super) async fn examine(options: &EtcdOptions, findings: &mut Vec<Finding>) 
 
 /// The numbers of a version; `None` for something else.
 fn numbers(version: &str) -> Option<(u32, u32, u32)> {
+    // Also of builds such as `3.6.0-rc.1` and `3.5.13+vendor`.
     let mut parts = version.split(['.', '-', '+']).map(|part| part.parse().ok());
     Some((parts.next()??, parts.next()??, parts.next()??))
 }
@@ -61,6 +64,7 @@ fn check_member(url: &str, report: &MemberReport) -> Vec<Finding> {
             ),
             "upgrade etcd to 3.5.13 or later",
         ),
+        // A version that cannot be parsed is a private build; it gets the benefit of the doubt.
         _ => Finding::ok(CHECK, format!("{url} is version {}", report.version)),
     });
     let ms = report.latency.as_secs_f64() * 1e3;
@@ -72,7 +76,7 @@ fn check_member(url: &str, report: &MemberReport) -> Vec<Finding> {
     });
     if !report.has_leader {
         let mend = "start the other members: a majority must be up";
-        findings.push(Finding::error(CHECK, format!("{url} knows no leader"), mend));
+        findings.push(Finding::error(CHECK, format!("{url} has no leader"), mend));
     }
     if report.is_learner {
         let mend = "promote it (etcdctl member promote), or remove it from --etcd-servers";

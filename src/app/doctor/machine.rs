@@ -1,4 +1,5 @@
-//! Limits, clock, random numbers and the port of this machine.
+//! Limits, clock, random numbers and the port of this machine. Entry points: [`examine`], and [`port`], which
+//! needs to know whether a gateway is running.
 
 use super::Finding;
 use crate::cli::CompletedOptions;
@@ -25,6 +26,7 @@ const SYNCHRONIZED: [&str; 4] = [
 ];
 
 pub(super) fn examine(findings: &mut Vec<Finding>) {
+    // The hard limit: the server raises the soft one to it.
     findings.push(open_files(getrlimit(Resource::Nofile).maximum));
     let has_daemon = SYNCHRONIZED.iter().any(|path| Path::new(path).exists());
     findings.push(clock(SystemTime::now(), has_daemon));
@@ -47,6 +49,7 @@ fn open_files(limit: Option<u64>) -> Finding {
 
 fn clock(now: SystemTime, has_daemon: bool) -> Finding {
     let check = "clock";
+    // Boards without a battery start in 1970 or at the build date of their firmware.
     if now.duration_since(UNIX_EPOCH).unwrap_or_default() < NOT_BEFORE {
         let mend = "set the clock: certificates and tokens are not valid yet";
         return Finding::error(check, "the time is before 2026", mend);
@@ -70,7 +73,7 @@ fn entropy(available: Option<u64>) -> Finding {
             "add a source: virtio-rng in a virtual machine, or rng-tools",
         ),
         Some(bits) => Finding::ok(check, format!("{bits} bits")),
-        None => Finding::ok(check, "the kernel does not say how much, as those without a pool"),
+        None => Finding::ok(check, "not reported by this kernel"),
     }
 }
 
@@ -81,6 +84,7 @@ pub(super) fn port(options: &CompletedOptions, running: bool) -> Finding {
     if running {
         return Finding::ok(check, "a gateway with this data directory is serving");
     }
+    // Bound and closed again at once: the only reliable answer.
     match TcpListener::bind(address) {
         Ok(_) => Finding::ok(check, format!("{address} is free")),
         Err(e) => {

@@ -33,7 +33,7 @@ fn errors_make_the_report_unhealthy_and_warnings_do_not() {
 }
 
 #[tokio::test]
-async fn a_machine_is_examined_as_the_server_would_use_it() {
+async fn doctor_examines_the_configured_resources() {
     let dir = tempfile::tempdir().unwrap();
     let data_dir = format!("--data-dir={}", dir.path().display());
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

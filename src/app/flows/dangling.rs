@@ -17,6 +17,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 const MANAGER: &str = "api-priority-and-fairness-config-consumer-v1";
+// Also limits how often a store that refuses writes is tried.
 const RETRY: Duration = Duration::from_secs(1);
 const MAX_CONCURRENT_WRITES: usize = 16;
 
@@ -42,8 +43,10 @@ impl Dangling {
             if let Err(e) = self.pass().await {
                 tracing::debug!(error = %e, "writing conditions of flow schemas failed");
                 tokio::time::sleep(RETRY).await;
+                // Without waiting for a change: the failed write is still due.
                 continue;
             }
+            // A change during the pass has left a permit, so it is not missed.
             self.changed.notified().await;
         }
     }
@@ -81,6 +84,7 @@ impl Dangling {
                 now: &now,
                 api_version: &api_version,
             },
+            // The condition belongs to this controller, whoever has written it before.
             force: true,
             reset: &reset_set(resource.strategy.reset_fields("status")),
         };
@@ -97,6 +101,7 @@ impl Dangling {
             .update(&Context::system(""), name, &mut transform, false, &options)
             .await;
         match written {
+            // A schema that was deleted meanwhile needs no condition.
             Err(e) if e.code != 404 => Err(e),
             _ => Ok(()),
         }

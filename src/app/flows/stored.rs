@@ -12,6 +12,7 @@ impl ObjectCounts for Stored {
         let count = storage.count() as u64;
         Some(StoredObjects {
             count,
+            // `checked_div`: there may be no objects.
             average_bytes: storage.resident_bytes().checked_div(count).unwrap_or(0),
         })
     }

@@ -1,4 +1,5 @@
-//! [`TrustRecord`]: what one gateway publishes, as it is stored.
+//! [`TrustRecord`]: what one gateway publishes, as it is stored. Records come from outside this process, so
+//! parsing is lenient: a record that cannot be used is skipped and logged, never an error.
 
 use crate::apimachinery::time;
 use crate::apimachinery::value::Value;
@@ -43,9 +44,11 @@ impl Verifiers {
     pub(super) fn id(&self) -> String {
         let mut context = digest::Context::new(&digest::SHA256);
         for text in self.texts() {
+            // Lengths, so that text cannot move from one field to the next under the same digest.
             context.update(&(text.len() as u64).to_be_bytes());
             context.update(text.as_bytes());
         }
+        // 128 bits: only accidental collisions matter, as whoever can write here is trusted anyway.
         crate::apimachinery::codec::hex(&context.finish().as_ref()[..16])
     }
 }
@@ -56,7 +59,7 @@ pub(super) struct TrustRecord {
     pub verifiers: Verifiers,
     /// Host of the gateway, for logs.
     pub host: String,
-    /// When its gateway last said that it is alive, in Unix seconds.
+    /// When its gateway last renewed the record, in Unix seconds.
     pub renewed: i64,
     /// How long after that it is trusted, in seconds.
     pub trusted_for: i64,
@@ -92,6 +95,7 @@ impl TrustRecord {
 
     /// The record of an entry; `None` if it is not one, or is too large.
     pub(super) fn from_entry(entry: &Entry) -> Option<Self> {
+        // Keys and CAs of one gateway take a few KiB; anything larger is not a record of ours.
         if entry.json.len() > LARGEST {
             return None;
         }

@@ -27,6 +27,8 @@ pub(super) fn render(document: &Value) -> String {
     );
     if !failing.is_empty() {
         out.push_str("<ul>");
+        // All text is escaped: names and messages come from users and webhooks, and an administrator's
+        // browser renders the page.
         for v in failing {
             let _ = write!(
                 out,
@@ -94,7 +96,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn failing_webhooks_come_first_and_texts_of_others_are_escaped() {
+    fn failing_webhooks_come_first_and_foreign_text_is_escaped() {
         let document = json!({"time": "2026-01-02T10:00:00Z", "webhooks": [
             {"name": "fine.x.io", "configuration": "c", "type": "Mutating", "failurePolicy": "Fail", "calls": 3},
             {"name": "bad.x.io", "configuration": "c", "type": "Validating", "failurePolicy": "Ignore", "calls": 2,

@@ -38,6 +38,7 @@ impl Worker {
                 biased;
                 Some(_) = writes.next() => continue,
                 event = self.waiting.recv() => event,
+                // Closing keeps what is queued: `recv` returns it, and then `None`, which ends the loop.
                 () = self.stop.wait(), if !self.waiting.is_closed() => {
                     self.waiting.close();
                     continue;
@@ -59,10 +60,12 @@ impl Worker {
                 }
                 writes.push(match self.sink.clone().write(part) {
                     WriteOutcome::Queued(stored) => Box::pin(async move { stored.await.unwrap_or(false) }),
+                    // Driven by this worker, so that the number of concurrent writes is bounded.
                     WriteOutcome::Work(work) => work,
                 });
             }
         }
+        // Shutdown: the task ends when the last write has, until the deadline of its group.
         while writes.next().await.is_some() {}
     }
 
@@ -70,6 +73,7 @@ impl Worker {
         let mut batch = vec![first];
         let until = Instant::now() + self.how.max_wait;
         while batch.len() < self.how.max_size {
+            // Without a wait as long as the queue has events: a full queue fills a batch at once.
             if let Ok(event) = self.waiting.try_recv() {
                 batch.push(event);
                 continue;
@@ -99,6 +103,7 @@ impl Worker {
         };
         let (mut parts, mut bytes) = (vec![Vec::new()], 0);
         for event in batch {
+            // Encoded a second time by the sink; only with a byte limit, which is off by default.
             let size = event.encode(false).len();
             if bytes > 0 && bytes + size > most {
                 parts.push(Vec::new());

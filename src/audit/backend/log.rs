@@ -38,7 +38,8 @@ struct Lines {
     stored: oneshot::Sender<bool>,
 }
 
-/// Capacity of the thread's queue, in writes. When it is full, callers wait in their own tasks.
+/// Capacity of the thread's queue, in writes. When it is full, callers wait in their own tasks, so memory stays
+/// bounded.
 const QUEUE: usize = 1024;
 /// Size in bytes from which no more queued lines are coalesced into a write.
 const JOINED: usize = 1 << 20;
@@ -97,6 +98,8 @@ fn write_all(mut out: Out, mut waiting: mpsc::Receiver<Lines>, metrics: &AuditMe
         stored,
     }) = waiting.blocking_recv()
     {
+        // One write for all lines that wait: with many requests in a blocking mode, a write per event would bound the
+        // whole server by the latency of the disk.
         let mut tell = vec![stored];
         while bytes.len() < JOINED
             && let Ok(more) = waiting.try_recv()
@@ -123,6 +126,7 @@ impl Sink for Log {
     }
 
     fn write(self: Arc<Self>, events: Vec<Arc<Event>>) -> WriteOutcome {
+        // Encoded by the caller: the single writer thread must not become the bottleneck.
         let mut bytes = Vec::new();
         for event in &events {
             match self.format {
@@ -139,6 +143,7 @@ impl Sink for Log {
         };
         match self.thread.try_send(lines) {
             Ok(()) => WriteOutcome::Queued(stored),
+            // The thread has ended, which it only does early if it panicked.
             Err(TrySendError::Closed(lines)) => {
                 self.metrics.failed("log", lines.events);
                 WriteOutcome::Work(Box::pin(std::future::ready(false)))

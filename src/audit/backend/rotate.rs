@@ -25,6 +25,7 @@ pub(crate) struct Rotation {
     pub compress: bool,
 }
 
+// The format of lumberjack's backup names, in UTC.
 const STAMP: &[BorrowedFormatItem<'_>] =
     format_description!("[year]-[month]-[day]T[hour]-[minute]-[second].[subsecond digits:3]");
 
@@ -38,17 +39,19 @@ pub(super) struct RotatingFile {
 }
 
 fn create(path: &Path) -> io::Result<File> {
+    // At each rotation too, as lumberjack does: the directory may be gone.
+    if let Some(dir) = path.parent().filter(|d| !d.as_os_str().is_empty()) {
+        fs::create_dir_all(dir)?;
+    }
     // Owner only, like lumberjack: events may contain secrets.
     OpenOptions::new().create(true).append(true).mode(0o600).open(path)
 }
 
 impl RotatingFile {
     pub(crate) fn open(path: &Path, rotation: Rotation) -> io::Result<Self> {
-        if let Some(dir) = path.parent().filter(|d| !d.as_os_str().is_empty()) {
-            fs::create_dir_all(dir)?;
-        }
         let file = create(path)?;
         Ok(Self {
+            // The file may contain lines of an earlier process.
             size: file.metadata()?.len(),
             path: path.to_owned(),
             rotation,
@@ -60,6 +63,7 @@ impl RotatingFile {
     /// Appends whole lines. Rotates beforehand if they do not fit, so that no line is split across files.
     pub(crate) fn write(&mut self, lines: &[u8]) -> io::Result<()> {
         let max = self.rotation.max_bytes;
+        // A write larger than the limit goes to an empty file as a whole: rotating again would not make room.
         if max > 0 && self.size > 0 && self.size + lines.len() as u64 > max {
             self.rotate()?;
         }
@@ -82,7 +86,12 @@ impl RotatingFile {
             }
             at += Duration::from_millis(1);
         };
-        fs::rename(&self.path, rotated)?;
+        match fs::rename(&self.path, rotated) {
+            // Moved away by someone else, or by an earlier rotation that could then not create the file: only a new
+            // one is missing, which lumberjack creates, too.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            renamed => renamed?,
+        }
         self.file = create(&self.path)?;
         self.size = 0;
         // If a maintenance run is still active, skip this one: the next rotation looks at all files again.
@@ -99,6 +108,7 @@ impl RotatingFile {
 
 impl Drop for RotatingFile {
     fn drop(&mut self) {
+        // Waits at shutdown, so that a file that is being compressed is not left half written.
         if let Some(maintenance) = self.maintenance.take() {
             // The panic hook has already reported a panic of the thread.
             let _ = maintenance.join();
@@ -124,6 +134,7 @@ impl Names {
     /// Parses the name of a rotated file: when it was rotated, and whether it is compressed. `None` for other
     /// files.
     fn stamp(&self, name: &str) -> Option<(OffsetDateTime, bool)> {
+        // Files that do not match exactly are never touched: the directory may contain other logs.
         let rest = name.strip_prefix(&self.stem)?.strip_prefix('-')?;
         let (rest, gz) = rest.strip_suffix(".gz").map_or((rest, false), |r| (r, true));
         let stamp = rest.strip_suffix(&self.ending)?;
@@ -135,6 +146,7 @@ impl Names {
 /// Deletes rotated files beyond the retention limits, and compresses the rest.
 fn prune(path: &Path, rotation: Rotation, now: OffsetDateTime) {
     let names = Names::of(path);
+    // `read_dir` does not accept the empty path of a bare file name.
     let dir = match path.parent() {
         Some(dir) if !dir.as_os_str().is_empty() => dir,
         _ => Path::new("."),
@@ -150,6 +162,7 @@ fn prune(path: &Path, rotation: Rotation, now: OffsetDateTime) {
             Some((at, gz, e.path()))
         })
         .collect();
+    // Newest first, so that the index is the number of newer files.
     rotated.sort_by_key(|(at, ..)| std::cmp::Reverse(*at));
     for (i, (at, gz, file)) in rotated.iter().enumerate() {
         let many = rotation.max_backups > 0 && i >= rotation.max_backups;
@@ -178,10 +191,12 @@ fn compress(file: &Path) -> io::Result<()> {
         .mode(0o600)
         .open(&packed)?;
     let mut out = flate2::write::GzEncoder::new(out, flate2::Compression::default());
+    // Synced before the original is deleted, or a crash could lose both.
     let written = io::copy(&mut File::open(file)?, &mut out).and_then(|_| out.finish()?.sync_all());
     match written {
         Ok(()) => fs::remove_file(file),
         Err(error) => {
+            // Best effort: the next run overwrites what is left.
             let _ = fs::remove_file(&packed);
             Err(error)
         }
@@ -228,6 +243,24 @@ mod tests {
             let mode = fs::metadata(path.with_file_name(&name)).unwrap().permissions().mode();
             assert_eq!(mode & 0o777, 0o600, "{name}");
         }
+    }
+
+    #[test]
+    fn a_file_that_was_moved_away_is_created_again_by_the_next_rotation() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("below/audit.log");
+        let rotation = Rotation {
+            max_bytes: 10,
+            ..Rotation::default()
+        };
+        let mut file = RotatingFile::open(&path, rotation).unwrap();
+        file.write(b"line 0\n").unwrap();
+        fs::rename(&path, dir.path().join("mine.log")).unwrap();
+        file.write(b"line 1\n").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"line 1\n");
+        fs::remove_dir_all(path.parent().unwrap()).unwrap();
+        file.write(b"line 2\n").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"line 2\n");
     }
 
     #[test]

@@ -11,13 +11,13 @@ use async_trait::async_trait;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Timeout of one attempt.
+/// Timeout of one attempt. A server that never answers would otherwise hold a slot of the batch worker forever.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Posts JSON to one destination. A trait so that tests can inject failures.
 #[async_trait]
 pub(crate) trait Post: Send + Sync + 'static {
-    /// One attempt.
+    /// Sends once; the caller retries.
     async fn post(&self, json: Vec<u8>) -> Result<(), FetchError>;
 }
 
@@ -33,7 +33,7 @@ impl Post for ToUrl {
     }
 }
 
-/// The webhook sink.
+/// The webhook sink. It sends from the caller's task, so it needs no queue of its own.
 pub(crate) struct Webhook {
     to: Box<dyn Post>,
     initial_backoff: Duration,
@@ -71,6 +71,7 @@ impl Webhook {
             base: self.initial_backoff,
             ..Backoff::WEBHOOK
         };
+        // Encoded once for all attempts; an attempt consumes its copy.
         retry(backoff, || self.to.post(list.clone())).await
     }
 }

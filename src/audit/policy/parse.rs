@@ -15,16 +15,16 @@ pub(crate) type PolicyError = InFile<InvalidPolicy>;
 /// An error in a policy.
 #[derive(Debug, thiserror::Error)]
 pub enum InvalidPolicy {
-    /// The file cannot be read.
+    /// The file cannot be read, for example because it does not exist.
     #[error(transparent)]
     Read(#[from] std::io::Error),
-    /// The file is too large.
-    #[error("{0} bytes are no policy: at most {MAX_BYTES} are read")]
+    /// The file is larger than the limit; its size in bytes.
+    #[error("the file has {0} bytes, but a policy may have at most {MAX_BYTES}")]
     TooLarge(u64),
-    /// It is no YAML.
+    /// The file is not valid YAML.
     #[error(transparent)]
     Yaml(#[from] yaml::Error),
-    /// A field is given twice: the text of the strict decoder.
+    /// A field occurs twice. The message is that of the strict decoder.
     #[error("{0}")]
     Duplicate(String),
     /// A field is unknown or has an invalid value.
@@ -34,7 +34,7 @@ pub enum InvalidPolicy {
         line: usize,
         /// The path of the field; empty for the whole document.
         path: String,
-        /// The error.
+        /// The error, without line and path.
         what: String,
     },
 }
@@ -92,7 +92,7 @@ const RULE: &[&str] = &[
 const RESOURCES: &[&str] = &["group", "resources", "resourceNames"];
 
 impl Reader {
-    /// An error at a field path, with the line of that path or of its nearest ancestor present in the file.
+    /// An error at a field path, with the line of that path or of its nearest ancestor that is in the file.
     fn at<T>(&self, path: &str, what: impl fmt::Display) -> Read<T> {
         let mut at = path;
         let line = loop {
@@ -101,6 +101,7 @@ impl Reader {
             }
             match at.rfind(['.', '[']) {
                 Some(cut) => at = &at[..cut],
+                // A required field that is missing has no line, nor has the document around it.
                 None => break 1,
             }
         };
@@ -112,6 +113,8 @@ impl Reader {
     }
 
     fn strict(&self, path: &str, v: &Value, known: &[&str]) -> Read<()> {
+        // Unknown fields are errors: an empty list matches everything, so a misspelled field would silently widen its
+        // rule.
         let Some(members) = v.as_object() else {
             return self.at(path, "expected a mapping");
         };
@@ -179,12 +182,15 @@ impl Reader {
         if !matches!(file.get("metadata"), Value::Null | Value::Object(_)) {
             return self.at("metadata", "expected a mapping");
         }
+        // The policy-wide defaults are merged into every rule here, so that matching a request needs no second
+        // lookup.
         let all = Verdict {
             level: AuditLevel::None,
             omit_stages: self.stages("omitStages", file.get("omitStages"))?,
             omit_managed_fields: self.flag("omitManagedFields", file.get("omitManagedFields"))? == Some(true),
         };
         let rules = self.list("rules", file.get("rules"))?;
+        // Upstream's check (`LoadPolicyFromBytes`): an empty policy would silently record nothing.
         if rules.is_empty() {
             return self.at("rules", "loaded illegal policy with 0 rules");
         }
@@ -199,7 +205,9 @@ impl Reader {
         self.strict(path, v, RULE)?;
         let texts = |key: &str| self.texts(&below(path, key), v.get(key));
         let level_at = below(path, "level");
-        let level = match v.get("level").as_str() {
+        let given = v.get("level");
+        let level = match given.as_str() {
+            None if !given.is_null() => return self.at(&level_at, "expected text"),
             None | Some("") => return self.at(&level_at, "Required value"),
             Some(name) => match AuditLevel::ALL.into_iter().find(|l| l.name() == name) {
                 Some(level) => level,
@@ -212,6 +220,7 @@ impl Reader {
                 }
             },
         };
+        // United with the policy-wide stages: a rule cannot bring back a stage that the policy omits.
         let own = self.stages(&below(path, "omitStages"), v.get("omitStages"))?;
         let managed = self.flag(&below(path, "omitManagedFields"), v.get("omitManagedFields"))?;
         let resources_at = below(path, "resources");
@@ -252,7 +261,9 @@ impl Reader {
             if !url.starts_with('/') {
                 return self.at(&path, "non-resource URL rules must begin with a '/' character");
             }
-            if url[..url.len() - 1].contains('*') {
+            // The last character may have several bytes.
+            let last = url.char_indices().next_back().map_or(0, |(at, _)| at);
+            if url[..last].contains('*') {
                 return self.at(
                     &path,
                     "non-resource URL wildcards '*' must be the final character of the rule",
@@ -271,6 +282,7 @@ impl Reader {
                 None => return self.at(&below(path, "group"), "expected text"),
             },
         };
+        // The empty string is the core group.
         if !group.is_empty()
             && group != "*"
             && let Some(why) = dns1123_subdomain(&group).first()
@@ -282,6 +294,7 @@ impl Reader {
             resources: self.texts(&below(path, "resources"), v.get("resources"))?,
             resource_names: self.texts(&below(path, "resourceNames"), v.get("resourceNames"))?,
         };
+        // Names alone would match objects of every resource in the group.
         if out.resources.is_empty() && !out.resource_names.is_empty() {
             let at = below(path, "resourceNames");
             return self.at(&at, "using resourceNames requires at least one resource");

@@ -156,6 +156,10 @@ fn errors_name_the_line() {
             "line 4: rules[0].level: Required value",
         ),
         (
+            &format!("{head}rules:\n- level: 5\n"),
+            "line 4: rules[0].level: expected text",
+        ),
+        (
             &format!("{head}rules:\n- level: None\n  users: a\n"),
             "line 5: rules[0].users: expected a list",
         ),
@@ -174,6 +178,10 @@ fn errors_name_the_line() {
         (
             &format!("{head}rules:\n- level: None\n  nonResourceURLs: [healthz]\n"),
             "line 5: rules[0].nonResourceURLs[0]: non-resource URL rules must begin with a '/' character",
+        ),
+        (
+            &format!("{head}rules:\n- level: None\n  nonResourceURLs: ['/é', '/a*é']\n"),
+            "line 5: rules[0].nonResourceURLs[1]: non-resource URL wildcards '*' must be the final character",
         ),
         (
             &format!("{head}rules:\n- level: None\n  nonResourceURLs: ['/a*b']\n"),

@@ -48,6 +48,8 @@ impl Configuration {
         };
         let proxy_ca = text("requestheader-client-ca-file");
         let headers = match &proxy_ca {
+            // Without a proxy CA nobody may set these headers, so they are not even parsed: errors in unused
+            // keys must not stop the server.
             None => RequestHeaderNames::default(),
             Some(_) => RequestHeaderNames {
                 username: names("requestheader-username-headers")?,

@@ -31,7 +31,7 @@ pub enum ConfigurationError {
     #[error("{0}: expected a JSON list of strings")]
     NoList(String),
     /// The key's value contains something else than header names.
-    #[error("{key}: {name:?} is no header name")]
+    #[error("{key}: {name:?} is not a valid header name")]
     HeaderName {
         /// The ConfigMap's key.
         key: String,

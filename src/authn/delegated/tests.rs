@@ -1,5 +1,6 @@
 use super::super::x509::tests::{ask, ca};
 use super::*;
+use crate::authn::{PresentedToken, TokenAuthenticator};
 use crate::client::ClientConfig;
 use crate::json;
 use http::HeaderMap;
@@ -11,6 +12,7 @@ fn nowhere() -> Arc<Client> {
         tls_server_name: None,
         client_identity: None,
         token: None,
+        token_file: None,
     };
     Arc::new(Client::try_new(&config).unwrap())
 }
@@ -81,4 +83,40 @@ async fn start_fails_if_the_core_server_stays_unreachable() {
         "{e}"
     );
     assert!(tasks.is_empty());
+}
+
+#[test]
+fn rounds_without_a_watch_or_without_a_read_are_ever_rarer() {
+    assert_eq!(failures_after(3, None, None), 0);
+    assert_eq!(failures_after(3, Some("403"), None), 4);
+    assert_eq!(failures_after(3, None, Some("gone")), 4);
+    assert_eq!(failures_after(16, Some("403"), Some("gone")), 16);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_review_is_repeated_if_the_connection_is_lost() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let config = ClientConfig {
+        server: format!("http://{}", listener.local_addr().unwrap()),
+        ca_pem: None,
+        tls_server_name: None,
+        client_identity: None,
+        token: None,
+        token_file: None,
+    };
+    let reviews = TokenReviews::try_new(Arc::new(Client::try_new(&config).unwrap())).unwrap();
+    let (count, mut attempts) = tokio::sync::watch::channel(0);
+    tokio::spawn(async move {
+        while let Ok((connection, _)) = listener.accept().await {
+            drop(connection);
+            count.send_modify(|n| *n += 1);
+        }
+    });
+    let presented = PresentedToken {
+        token: "t",
+        audiences: &[],
+    };
+    assert!(reviews.authenticate_token(presented).await.is_err());
+    let repeated = tokio::time::timeout(Duration::from_secs(60), attempts.wait_for(|n| *n > 1));
+    assert!(repeated.await.is_ok());
 }

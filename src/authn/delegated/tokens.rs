@@ -1,11 +1,14 @@
-//! Token authentication by TokenReview against the core API server.
+//! Token authentication by TokenReview against the core API server. Entry point: [`TokenReviews`]. Revocation
+//! is noticed only when a cached result expires, as with upstream's extension servers.
 
 use crate::authn::token_tag::{NoRandomNumbers, Tag, Tagger};
 use crate::authn::{AuthenticationError, PresentedToken, TokenAuthenticator, TokenUser, reviewed};
 use crate::cache::TtlCache;
 use crate::client::Client;
+use crate::client::retry::retry;
 use crate::json;
 use crate::request::UserInfo;
+use crate::tasks::Backoff;
 use async_trait::async_trait;
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,9 +59,13 @@ impl TokenReviews {
         }
         let token = presented.token;
         let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}});
-        let review = self.client.create(PATH, &review).await;
+        // A lost connection is no reason to refuse a valid token. A review has no side effects, so repeating it is
+        // safe.
+        let review = retry(Backoff::WEBHOOK, || self.client.create(PATH, &review)).await;
         let review = review.map_err(|e| AuthenticationError(format!("the token could not be reviewed: {e}")))?;
         let answer = reviewed::user(review.get("status"))?.map(Arc::new);
+        // Rejected tokens are cached too, as upstream: a client with a stale token retries quickly, and each
+        // review is a request. Errors are not.
         self.known.insert(tag, answer.clone(), TTL);
         Ok(answer)
     }

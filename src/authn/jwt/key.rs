@@ -1,4 +1,6 @@
-//! Public keys, read from PEM files, certificates and JSON Web Key Sets.
+//! Public keys, read from PEM files, certificates and JSON Web Key Sets. [`PublicKey`] accepts RSA and the
+//! three NIST curves only, and verifies only the algorithms of its own type. Reading PEM is in `pem`, signing
+//! in `sign`.
 
 use super::Algorithm;
 use crate::apimachinery::value::Value;
@@ -119,13 +121,15 @@ impl PublicKey {
     /// # Errors
     /// If the key is neither RSA with at least 2048 bits nor on one of the three NIST curves.
     pub fn from_spki(der: &[u8]) -> Result<Self, KeyError> {
-        let (rest, info) = SubjectPublicKeyInfo::from_der(der).map_err(|e| bad(format!("no public key: {e}")))?;
+        let (rest, info) = SubjectPublicKeyInfo::from_der(der).map_err(|e| bad(format!("not a public key: {e}")))?;
         if !rest.is_empty() {
-            return Err(bad("data behind the public key"));
+            return Err(bad("trailing data after the public key"));
         }
-        let kind = match info.parsed().map_err(|e| bad(format!("no public key: {e}")))? {
+        let kind = match info.parsed().map_err(|e| bad(format!("not a public key: {e}")))? {
             Parsed::RSA(key) => {
                 let modulus = without_zeros(key.modulus).to_vec();
+                // NIST's minimum. Also the minimum of the verification algorithms below, so a smaller key
+                // would never verify anything; better to say so at the start.
                 if modulus.len() < 256 {
                     return Err(bad("RSA keys must have 2048 bits or more"));
                 }
@@ -138,8 +142,9 @@ impl PublicKey {
                 let oid = info.algorithm.parameters.as_ref().and_then(|p| p.as_oid().ok());
                 let oid = oid.map(|o| o.to_id_string()).unwrap_or_default();
                 let curve = Curve::ALL.into_iter().find(|c| c.oid() == oid);
-                let curve = curve.ok_or_else(|| bad("the curve is none of P-256, P-384 and P-521"))?;
+                let curve = curve.ok_or_else(|| bad("unsupported curve; it must be P-256, P-384 or P-521"))?;
                 let point = point.data().to_vec();
+                // Compressed points are valid in SPKI, but `to_jwk` needs both coordinates.
                 if point.len() != 1 + 2 * curve.size() || point[0] != 4 {
                     return Err(bad("the point of the EC key is not in the uncompressed form"));
                 }
@@ -148,6 +153,8 @@ impl PublicKey {
             _ => return Err(bad("neither an RSA nor an ECDSA key")),
         };
         Ok(Self {
+            // Upstream's `keyIDFromPublicKey` (`pkg/serviceaccount/jwt.go`): tokens of a kube-apiserver with
+            // the same key carry this id.
             id: URL_SAFE_NO_PAD.encode(digest(&SHA256, der).as_ref()),
             spki: der.to_vec(),
             kind,
@@ -158,7 +165,7 @@ impl PublicKey {
     pub(super) fn from_rsa(modulus: &[u8], exponent: &[u8]) -> Result<Self, KeyError> {
         let (n, e) = (without_zeros(modulus), without_zeros(exponent));
         let der = RsaPublicKeyComponents { n, e }.as_der();
-        let der = der.map_err(|_| bad("modulus and exponent are no RSA key"))?;
+        let der = der.map_err(|_| bad("modulus and exponent do not form an RSA key"))?;
         Self::from_spki(der.as_ref())
     }
 
@@ -172,8 +179,8 @@ impl PublicKey {
     }
 
     pub(super) fn from_pkcs1(der: &[u8]) -> Result<Self, KeyError> {
-        let key = aws_lc_rs::rsa::PublicKey::from_der(der).map_err(|e| bad(format!("no RSA key: {e}")))?;
-        let spki = key.as_der().map_err(|_| bad("no RSA key"))?;
+        let key = aws_lc_rs::rsa::PublicKey::from_der(der).map_err(|e| bad(format!("not an RSA key: {e}")))?;
+        let spki = key.as_der().map_err(|_| bad("not an RSA key"))?;
         Self::from_spki(spki.as_ref())
     }
 
@@ -189,7 +196,7 @@ impl PublicKey {
         let part = |name: &str| {
             let text = jwk.str_at(&[name]);
             let bytes = URL_SAFE_NO_PAD.decode(text).ok().filter(|b| !b.is_empty());
-            bytes.ok_or_else(|| bad(format!("{name} is no base64url text")))
+            bytes.ok_or_else(|| bad(format!("{name} is not valid base64url")))
         };
         let mut key = match jwk.str_at(&["kty"]) {
             "RSA" => Self::from_rsa(&part("n")?, &part("e")?)?,
@@ -198,6 +205,8 @@ impl PublicKey {
                     return Ok(None);
                 };
                 let (x, y) = (part("x")?, part("y")?);
+                // RFC 7518 requires the full length, with leading zeros. Concatenating anything shorter would
+                // shift the coordinates.
                 if x.len() != curve.size() || y.len() != curve.size() {
                     return Err(bad("the coordinates do not have the curve's size"));
                 }
@@ -209,6 +218,7 @@ impl PublicKey {
             "" => None,
             name => match Algorithm::of(name) {
                 Some(algorithm) => Some(algorithm),
+                // A key for an unsupported algorithm, such as EdDSA, is skipped: sets may contain them.
                 None => return Ok(None),
             },
         };
@@ -219,6 +229,7 @@ impl PublicKey {
     /// The key as a JWK with `use`, `kid` and `alg`; members in upstream's order.
     pub fn to_jwk(&self) -> String {
         let b64 = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
+        // Written by hand: a map would not keep upstream's order of the members.
         let algorithm = self.algorithm().name();
         match &self.kind {
             KeyMaterial::Rsa { modulus, exponent } => format!(
@@ -228,6 +239,7 @@ impl PublicKey {
                 b64(exponent),
             ),
             KeyMaterial::Ec { curve, point } => {
+                // The first byte marks the uncompressed form; `from_spki` has checked the length.
                 let (x, y) = point[1..].split_at(curve.size());
                 format!(
                     r#"{{"use":"sig","kty":"EC","kid":"{}","crv":"{}","alg":"{algorithm}","x":"{}","y":"{}"}}"#,
@@ -249,6 +261,7 @@ impl PublicKey {
     }
 
     fn verifier(&self, algorithm: Algorithm) -> Option<&'static dyn VerificationAlgorithm> {
+        // The key decides which algorithms are allowed, not the token: this rules out algorithm confusion.
         let suits = match &self.kind {
             KeyMaterial::Rsa { .. } => !matches!(algorithm, Algorithm::Es256 | Algorithm::Es384 | Algorithm::Es512),
             KeyMaterial::Ec { curve, .. } => curve.algorithm() == algorithm,
@@ -263,6 +276,7 @@ impl PublicKey {
             Algorithm::Ps256 => &signature::RSA_PSS_2048_8192_SHA256,
             Algorithm::Ps384 => &signature::RSA_PSS_2048_8192_SHA384,
             Algorithm::Ps512 => &signature::RSA_PSS_2048_8192_SHA512,
+            // JWS signatures are the two integers at fixed width, not ASN.1 (RFC 7518, section 3.4).
             Algorithm::Es256 => &signature::ECDSA_P256_SHA256_FIXED,
             Algorithm::Es384 => &signature::ECDSA_P384_SHA384_FIXED,
             Algorithm::Es512 => &signature::ECDSA_P521_SHA512_FIXED,

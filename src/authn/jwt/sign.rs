@@ -1,4 +1,4 @@
-//! Signing of tokens.
+//! Signing of tokens. [`Signer`] holds a private key; which claims are signed is left to `service_account`.
 
 use super::key::{Curve, KeyError, PublicKey};
 use crate::apimachinery::codec::json;
@@ -45,12 +45,12 @@ impl Signer {
     /// If there is none, or if it is neither RSA (at least 2048 bits) nor ECDSA on a NIST curve.
     pub fn from_pem(pem: &[u8]) -> Result<Self, KeyError> {
         for block in Pem::iter_from_buffer(pem) {
-            let block = block.map_err(|e| KeyError(format!("bad PEM: {e}")))?;
+            let block = block.map_err(|e| KeyError(format!("invalid PEM: {e}")))?;
             if block.label.ends_with("PRIVATE KEY") {
                 return Self::from_der(&block.contents);
             }
         }
-        Err(KeyError("the file holds no private key (PEM)".to_owned()))
+        Err(KeyError("the file contains no private key in PEM form".to_owned()))
     }
 
     /// Reads a private key in PKCS#8, PKCS#1 or SEC 1.
@@ -62,13 +62,15 @@ impl Signer {
             let spki = pair
                 .public_key()
                 .as_der()
-                .map_err(|_| KeyError("no RSA key".to_owned()))?;
+                .map_err(|_| KeyError("not an RSA key".to_owned()))?;
             let public = PublicKey::from_spki(spki.as_ref())?;
             return Ok(Self {
                 pair: Pair::Rsa(pair),
                 public,
             });
         }
+        // The library takes the curve as a parameter and fails if the key is on another one, so all three are
+        // tried.
         for curve in Curve::ALL {
             if let Ok(pair) = EcdsaKeyPair::from_private_key_der(signing(curve), der) {
                 let public = PublicKey::from_point(curve, pair.public_key().as_ref())?;
@@ -109,6 +111,7 @@ impl Signer {
         let random = SystemRandom::new();
         let signature = match &self.pair {
             Pair::Rsa(pair) => {
+                // RSA is signed with RS256 for every key size, as upstream.
                 let mut signature = vec![0; pair.public_modulus_len()];
                 pair.sign(&signature::RSA_PKCS1_SHA256, &random, token.as_bytes(), &mut signature)
                     .map_err(refused)?;

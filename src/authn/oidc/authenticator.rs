@@ -1,4 +1,6 @@
-//! Verification of tokens against the configured providers. Entry point: [`JwtAuthenticators`].
+//! Verification of tokens against the configured providers. Entry point: [`JwtAuthenticators`]. Checks
+//! issuer, audience and times here; signatures are verified by `provider`, and `claims` maps verified claims
+//! to a user.
 
 use super::claims;
 use super::configuration::{JwtIssuer, Mapping};
@@ -33,6 +35,8 @@ struct JwtAuthenticator {
 
 impl Drop for JwtAuthenticator {
     fn drop(&mut self) {
+        // A reload drops the old set; without this, discovery of a provider that is never reachable would go
+        // on forever.
         self.provider.dropped.fire();
     }
 }
@@ -129,10 +133,13 @@ impl TokenAuthenticator for JwtAuthenticators {
         &self,
         presented: PresentedToken<'_>,
     ) -> Result<Option<TokenUser>, AuthenticationError> {
+        // One snapshot per token: a reload in between must not verify with one configuration and map with
+        // another.
         let set = self.set.load_full();
         if set.0.is_empty() {
             return Ok(None);
         }
+        // Not a JWT: another kind of token.
         let Some(unverified) = jwt::unverified_claims(presented.token) else {
             return Ok(None);
         };
@@ -181,6 +188,7 @@ impl JwtAuthenticator {
                     Some(pool) => pool.run(pool.flow(&self.issuer.url), MEMORY, work).await,
                     None => compute::offload(MEMORY, work).await,
                 };
+                // The pool is full or stopped. Too expensive here and nowhere else to run: refused as busy.
                 mapped.unwrap_or(Err(Failure::Costly))
             }
             mapped => mapped,
@@ -220,6 +228,7 @@ impl JwtAuthenticator {
             None => return Err(unverified("token is expired (it has no exp claim)")),
         }
         match at("nbf")? {
+            // `start` comes from the token, hence the sum on the side of `now`, which cannot overflow.
             Some(start) if now + NOT_BEFORE_LEEWAY < start => Err(unverified(format!(
                 "current time {} before the nbf (not before) time: {}",
                 shown(now),

@@ -51,6 +51,7 @@ fn texts(v: &Val<'_>) -> Result<Vec<String>> {
         }
         _ => return refused(WRONG),
     }
+    // Upstream drops empty strings, so that `has(claims.x) ? claims.x : ""` means no value.
     texts.retain(|text| !text.is_empty());
     Ok(texts)
 }
@@ -58,7 +59,7 @@ fn texts(v: &Val<'_>) -> Result<Vec<String>> {
 /// Builds the user from verified claims.
 ///
 /// # Errors
-/// Why the token is refused, or that another thread must find out.
+/// [`Failure::Refused`] with the reason, or [`Failure::Costly`] if the budget is exhausted.
 pub(super) fn user(issuer: &JwtIssuer, claims: &Value, budget: Budget) -> Result<UserInfo> {
     let mut mapper = Mapper {
         issuer,
@@ -77,6 +78,7 @@ pub(super) fn user(issuer: &JwtIssuer, claims: &Value, budget: Budget) -> Result
     let subject = mapper.subject.clone();
     check(&mut mapper.budget, &issuer.claim_rules, &subject).map_err(|why| why.within(context))?;
     if !issuer.user_rules.is_empty() {
+        // The rules see the user as mapped, with prefixes, which is what authorization will see.
         let value = user_value(&user);
         let context = "oidc: error evaluating user info validation rule";
         check(&mut mapper.budget, &issuer.user_rules, &Subject::user(&value)).map_err(|why| why.within(context))?;
@@ -139,6 +141,8 @@ impl<'a> Mapper<'a> {
             &format!("oidc: parse username claims {}", quote(claim)),
         )?;
         if claim == "email" {
+            // Absent counts as verified, as upstream: many providers omit the claim. Only an explicit `false`
+            // refuses.
             match self.claims.get("email_verified") {
                 Value::Null | Value::Bool(true) => {}
                 Value::Bool(false) => return refused("oidc: email not verified"),
@@ -171,6 +175,7 @@ impl<'a> Mapper<'a> {
         let names: Vec<&str> = match self.claims.get(claim) {
             Value::Null => Vec::new(),
             Value::String(one) => vec![one],
+            // All or nothing: dropping single elements could drop the group that a deny rule is about.
             v @ Value::Array(list) => match list.iter().map(Value::as_str).collect() {
                 Some(names) => names,
                 None => return wrong(v),
@@ -195,6 +200,7 @@ impl<'a> Mapper<'a> {
         match self.claims.get("jti").as_str() {
             None | Some("") => {}
             Some(id) => {
+                // Before the mapped keys; those cannot replace it, because kubernetes.io keys are reserved.
                 extra.insert(CREDENTIAL_ID.to_owned(), vec![format!("JTI={id}")]);
             }
         }

@@ -136,6 +136,8 @@ impl Configuration {
     /// # Errors
     /// The field or line at fault.
     pub fn parse(text: &str, service_accounts: &[String]) -> Result<Self, Error> {
+        // Parsers keep different ones of two equal keys; in a trust configuration neither may be picked
+        // silently.
         let (doc, twice) = yaml::decode_with_duplicates(text.as_bytes())?;
         if let Some(twice) = twice.first() {
             return Err(Error::DuplicateKey(twice.clone()));
@@ -152,6 +154,8 @@ impl Configuration {
             unknown: Vec::new(),
             errors: ErrorList::new(),
         };
+        // Type errors end the parse, unknown fields are collected, and invalid values are reported only if
+        // there are neither: upstream decodes strictly before it validates.
         let read = reader.document(&doc)?;
         if !reader.unknown.is_empty() {
             return Err(Error::Unknown(reader.unknown.join(", ")));
@@ -213,6 +217,7 @@ impl Reader<'_> {
         for (i, entry) in jwt.iter().enumerate() {
             let issuer = self.issuer(entry, &at.index(i))?;
             let path = at.index(i).child("issuer");
+            // A token is routed by its `iss` alone, so two entries with one URL would be ambiguous.
             if issuers.iter().any(|other| other.url == issuer.url) {
                 self.errors
                     .push(FieldError::duplicate(&path.child("url"), issuer.url.as_str()));
@@ -286,6 +291,8 @@ impl Reader<'_> {
             uid: mappings.uid,
             extra: mappings.extra,
             user_rules,
+            // The file has no field for it; upstream allows all asymmetric algorithms there, unlike
+            // --oidc-signing-algs.
             algorithms: Algorithm::ALL.to_vec(),
         })
     }

@@ -19,7 +19,8 @@ pub struct Expression {
     program: Arc<Program>,
 }
 
-/// Equal texts in the same place of a configuration make equal expressions.
+/// Compares the source only: expressions are compared between two versions of one field, which compile in the
+/// same environment.
 impl PartialEq for Expression {
     fn eq(&self, other: &Self) -> bool {
         self.text == other.text
@@ -28,12 +29,12 @@ impl PartialEq for Expression {
 
 impl Eq for Expression {}
 
-/// Why an expression cannot be used. Upstream's texts.
+/// Why an expression cannot be used. Messages as upstream words them.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CompileError {
     #[error(transparent)]
     Unusable(Unusable),
-    /// Its result is no boolean, or may be none.
+    /// The result type is not a boolean, or not known to be one.
     #[error("must evaluate to bool")]
     NotBool,
 }
@@ -104,6 +105,7 @@ impl Expression {
 
     /// Evaluates the expression within the rest of a budget.
     pub(super) fn evaluate<'a>(&'a self, budget: &mut Budget, of: &Subject<'a>) -> Result<Val<'a>, Failure> {
+        // Cheap: the value borrows from the claims.
         let value = of.value.clone().map_err(Exceeded::Failed).and_then(|value| {
             let variables = [Variable { name: of.name, value }];
             budget.evaluate(&self.program, &variables)
@@ -157,12 +159,12 @@ pub(super) fn user_value(user: &UserInfo) -> Value {
     })
 }
 
-/// Why there is no result.
+/// Why an expression did not evaluate to a result.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Failure {
-    /// The expressions cost more than a reactor thread may spend. Another thread will tell.
+    /// The budget of an I/O thread is exhausted. The caller evaluates again on the compute pool.
     Costly,
-    /// With the reason.
+    /// The token is refused, for this reason.
     Refused(String),
 }
 

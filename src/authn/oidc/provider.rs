@@ -1,4 +1,5 @@
-//! A provider's signing keys: discovered once, and fetched again when a token names an unknown key.
+//! [`Provider`]: a provider's signing keys. They are discovered once in the background, and fetched again
+//! when a token names an unknown key, at most once per interval. Claims are not looked at here.
 
 use super::configuration::JwtIssuer;
 use crate::apimachinery::codec::json;
@@ -26,7 +27,7 @@ struct Keys {
     fetched: Instant,
 }
 
-/// Why a provider does not vouch for a token.
+/// Why a token could not be verified with the keys of its provider.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ProviderError {
     #[error(transparent)]
@@ -63,7 +64,7 @@ fn document(bytes: &Bytes, url: &str) -> Result<Value, ProviderError> {
     let v = json::decode(bytes).map_err(|e| wrong(e.to_string()))?;
     match v.as_object() {
         Some(_) => Ok(v),
-        None => Err(wrong("the answer is no JSON object".to_owned())),
+        None => Err(wrong("the response is not a JSON object".to_owned())),
     }
 }
 
@@ -117,6 +118,8 @@ impl Provider {
         let found = self.fetcher.get(&self.discovery).await?;
         let found = document(&found, &self.discovery)?;
         let issuer = found.str_at(&["issuer"]);
+        // Required by OpenID Connect Discovery: a document that another issuer controls must not supply the
+        // keys of this one.
         if issuer != self.url {
             return Err(ProviderError::Issuer {
                 expected: self.url.clone(),
@@ -139,10 +142,12 @@ impl Provider {
         let set = self.fetcher.get(uri).await?;
         let set = document(&set, uri)?;
         let mut keys = Vec::new();
+        // Bounded: a token without a key id is tried against all of them.
         for jwk in set.get("keys").items().iter().take(MAX_KEYS) {
             match PublicKey::from_jwk(jwk) {
                 Ok(Some(key)) => keys.push(key),
                 Ok(None) => {}
+                // Skipped rather than fatal: one odd key must not lock out the users of all others.
                 Err(error) => tracing::warn!(issuer = %self.url, %error, "oidc: a key of the set cannot be used"),
             }
         }
@@ -162,9 +167,11 @@ impl Provider {
             let mut candidates = keys
                 .keys
                 .iter()
+                // A token without a key id is tried against every key, as go-oidc does.
                 .filter(|k| token.key_id.is_empty() || k.id == token.key_id);
             candidates.any(|k| token.verified_by(k))
         };
+        // The first attempt takes no lock: nearly all tokens are signed with a known key.
         let before = self.current.load_full().ok_or(ProviderError::NotDiscovered)?;
         if verified(&before) {
             return Ok(());
@@ -185,6 +192,7 @@ impl Provider {
             }
             now = self.current.load_full().ok_or(ProviderError::NotDiscovered)?;
         }
+        // Verification needs no lock.
         drop(one_at_a_time);
         match verified(&now) {
             true => Ok(()),

@@ -1,4 +1,5 @@
-//! The checks common to bound and legacy tokens: issuer, signature, audiences.
+//! [`ServiceAccountTokens`]: the checks common to bound and legacy tokens, which are issuer, signature and
+//! audiences. The checks of claims and objects are in `bound` and `legacy`.
 
 use super::{Clock, LEGACY_ISSUER, ObjectReader};
 use crate::authn::bearer::intersection;
@@ -21,6 +22,8 @@ pub(crate) struct VerificationKeys {
 impl VerificationKeys {
     /// Deduplicates `keys`.
     pub(crate) fn new(keys: Vec<PublicKey>) -> Self {
+        // The same key often comes twice: once as the signing key, once in a file of
+        // --service-account-key-file.
         let own = distinct(keys);
         Self {
             own: own.as_slice().into(),
@@ -116,9 +119,12 @@ impl ServiceAccountTokens {
             return Ok(None);
         };
         let issuer = unverified.str_at(&["iss"]);
+        // Before the signature: a token of another issuer is left to that issuer's authenticator, however it
+        // is signed.
         if !self.issuers.iter().any(|i| i == issuer) {
             return Ok(None);
         }
+        // Not ours, rather than an error: upstream hands what does not parse to the next authenticator.
         let Ok(token) = Token::parse(text) else { return Ok(None) };
         let keys = self.dependencies.keys.all();
         if candidates(&keys, &token.key_id).any(|key| token.verified_by(key)) {
@@ -158,11 +164,13 @@ impl TokenAuthenticator for ServiceAccountTokens {
             self.counts.legacy.inc();
             token_audiences.clone_from(&self.dependencies.audiences);
         }
+        // A caller without audiences stands for this server.
         let wanted = match presented.audiences {
             [] => &self.dependencies.audiences,
             presented => presented,
         };
         let audiences = intersection(&token_audiences, wanted);
+        // Before the objects are read, so that a token for another audience costs no storage access.
         if audiences.is_empty() && !self.dependencies.audiences.is_empty() {
             return Err(AuthenticationError(format!(
                 "token audiences {} is invalid for the target audiences {}",

@@ -1,4 +1,6 @@
-//! Validation of bound tokens (from TokenRequests): their times, and the objects they are bound to.
+//! Validation of bound tokens (from TokenRequests): their times, and the objects they are bound to. Entry
+//! point: [`check`], for claims whose signature has been verified. Follows upstream's
+//! `pkg/serviceaccount/claims.go`.
 
 use super::{LEEWAY, ObjectReader, ResolvedObject, user_info};
 use crate::apimachinery::object::ObjectView;
@@ -47,6 +49,8 @@ async fn referred(
         return Ok(None);
     }
     let found = objects.get(resource, namespace, claim.str_at(&["name"])).await;
+    // Failed reads count as gone, as upstream: better to reject a valid token for a moment than to accept a
+    // revoked one.
     let Ok(Some(ResolvedObject { object, dependency })) = found else {
         return Err(AuthenticationError::new(GONE));
     };
@@ -54,6 +58,7 @@ async fn referred(
         return Err(AuthenticationError::new(GONE));
     }
     let (live, claimed) = (object.uid(), claim.str_at(&["uid"]));
+    // A new object of the same name is not the one the token was bound to.
     if live != claimed {
         return Err(AuthenticationError(format!(
             "{word} UID ({live}) does not match service account {word} ref claim ({claimed})"
@@ -85,6 +90,7 @@ pub(super) async fn check(
         object: account,
         dependency,
     } = account;
+    // Collected so that the token cache drops the result as soon as one of these objects changes.
     let mut dependencies = vec![dependency];
     if deleted(&account, now) {
         return Err(AuthenticationError(format!(
@@ -127,6 +133,7 @@ pub(super) async fn check(
     }
     let mut found = TokenUser::from(Arc::new(user));
     found.dependencies = dependencies;
+    // Malformed values are ignored: the claim only serves statistics.
     let late = seconds(private, "warnafter")
         .ok()
         .flatten()

@@ -37,6 +37,7 @@ impl Documents {
     /// `/.well-known/openid-configuration`, as JSON.
     pub(crate) fn configuration(&self) -> String {
         let keys = self.keys.all();
+        // Sorted and distinct, as upstream's.
         let algorithms: BTreeSet<&str> = keys.iter().map(|k| k.algorithm().name()).collect();
         let algorithms: Vec<String> = algorithms.into_iter().map(quote).collect();
         format!(

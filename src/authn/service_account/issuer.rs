@@ -1,4 +1,5 @@
-//! Issuing of service account tokens.
+//! Issuing of service account tokens: [`Issuer::issue`] for TokenRequests, [`Issuer::issue_legacy`] for
+//! Secrets. Whether the caller may have one, and for how long, is decided before.
 
 use super::{Clock, user_name};
 use crate::apimachinery::value::Value;
@@ -62,6 +63,7 @@ impl Issuer {
     /// If signing fails.
     pub(crate) fn issue(&self, bound: &Bound) -> Result<(String, String), KeyError> {
         let now = (self.clock)();
+        // Returned for the audit log, so that uses of the token can be traced to the request that issued it.
         let id = uuid::Uuid::new_v4().to_string();
         let mut private = crate::json!({
             "namespace": (bound.namespace.as_str()), "serviceaccount": (claimed(&bound.service_account)),
@@ -97,6 +99,8 @@ impl Issuer {
             ("service-account.name", &account.name),
             ("service-account.uid", &account.uid),
         ] {
+            // Flat claims with a slash in the name: the form from before TokenRequest, which verifiers still
+            // expect in Secrets.
             claims.set(&[&format!("kubernetes.io/serviceaccount/{key}")], text);
         }
         self.signer.sign(&claims)

@@ -1,4 +1,5 @@
-//! Validation of legacy tokens, which are stored in Secrets.
+//! Validation of legacy tokens, which are stored in Secrets. Entry point: [`Check::validate`], for claims
+//! whose signature has been verified. Follows upstream's `pkg/serviceaccount/legacy.go`.
 
 use super::{ObjectReader, ResolvedObject, user_info, user_name};
 use crate::apimachinery::object::ObjectView;
@@ -83,6 +84,7 @@ impl LegacyLookup<'_> {
             Ok(Some(stored)) if !stored.object.is_being_deleted() => stored,
             _ => return refused("Token has been invalidated"),
         };
+        // A Secret whose token was replaced revokes the old one, although its signature still verifies.
         let copy = STANDARD.decode(stored.str_at(&["data", "token"])).unwrap_or_default();
         if verify_slices_are_equal(&copy, text.as_bytes()).is_err() {
             return refused("Token does not match server's copy");
@@ -119,6 +121,8 @@ impl LegacyLookup<'_> {
                  '{INVALID_SINCE}' label from the secret to temporarily allow use of this token"
             ));
         }
+        // Secrets listed in the account were generated for it by old controllers; those that users create are
+        // not listed.
         let listed = account
             .get("secrets")
             .items()
@@ -147,6 +151,7 @@ impl LegacyLookup<'_> {
         let day = |at: i64| time::format_unix(at).map(|t| t[..10].to_owned()).unwrap_or_default();
         let (today, tomorrow) = (day(self.check.now), day(self.check.now + DAY));
         let last = stored.label(LAST_USED).unwrap_or_default();
+        // At most one write per Secret and day, however often the token is used.
         if last != today && last != tomorrow {
             self.check
                 .objects

@@ -14,6 +14,7 @@ use std::time::{Duration, SystemTime};
 
 type Chain = Vec<CertificateDer<'static>>;
 
+// Enough that the I/O threads rarely meet on a lock, which each request takes.
 const SHARDS: usize = 16;
 const LIFETIME: Duration = Duration::from_secs(60);
 
@@ -58,18 +59,24 @@ impl<T: Clone> Memo<T> {
         // Allocations are aligned, so the low bits of the address carry no information.
         let shard = &self.shards[(key >> 6) % SHARDS];
         if let Some(k) = shard.lock().known.get(&key)
+            // The entry holds its CA, so the address cannot be that of a newer pool: a reload invalidates all
+            // entries.
             && Arc::as_ptr(&k.ca).addr() == Arc::as_ptr(ca).addr()
+            // `from` guards against a clock that was set back.
             && (k.from..k.until).contains(&now)
         {
             return k.value.clone();
         }
+        // Without the lock: verifying takes long. Two requests may both do it, with the same result.
         let value = compute(now);
         let end = chain.iter().filter_map(not_after).min();
         // An expired certificate is not cached; verifying it again is cheap because the dates are checked
         // first.
         let until = end.map_or(now + LIFETIME, |end| end.min(now + LIFETIME));
+        // A second result for the same chain simply replaces the first.
         let mut shard = shard.lock();
         if shard.known.len() >= shard.sweep_at {
+            // Amortised constant: the next sweep waits until the map has doubled.
             shard.known.retain(|_, k| k.chain.strong_count() > 0);
             shard.sweep_at = 64.max(shard.known.len() * 2);
         }

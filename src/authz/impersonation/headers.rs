@@ -1,4 +1,5 @@
-//! Parser of the `Impersonate-*` request headers.
+//! Parser of the `Impersonate-*` request headers. Entry point: [`requested_identity`]. Whether the caller may
+//! impersonate that identity is checked by [`Impersonation`](super::Impersonation).
 
 use crate::apimachinery::field::quote;
 use crate::apimachinery::status::{Result, Status};
@@ -33,6 +34,8 @@ pub fn requested_identity(headers: &HeaderMap) -> Result<Option<UserInfo>> {
             // As with Go's `Header.Get`, the first of several lines counts.
             USER => found_any |= set_once(&mut user.name, value, headers, USER),
             UID => found_any |= set_once(&mut user.uid, value, headers, UID),
+            // An empty value counts: it may be refused later, but must not be taken for a request without
+            // impersonation.
             GROUP => {
                 found_any = true;
                 user.groups.push(value.to_owned());
@@ -40,6 +43,8 @@ pub fn requested_identity(headers: &HeaderMap) -> Result<Option<UserInfo>> {
             _ => {
                 found_any = true;
                 let key = &name[EXTRA.len()..];
+                // Percent-decoding lets a key contain `/`, which a header name cannot. Invalid escapes are
+                // kept, as upstream's `unescapeExtraKey` does.
                 let key = crate::request::info::decode_path(key).map_or_else(|| key.to_owned(), |k| k.into_owned());
                 user.extra.entry(key).or_default().push(value.to_owned());
             }

@@ -50,6 +50,8 @@ impl View {
         };
         let of = |kind: ObjectKind, key: Str| needs.contains_key(&(kind, key));
         let volume = |name: &str| {
+            // Two steps at decision time, volume to claim and claim to node, so that a volume that is bound
+            // or released changes one entry, however many nodes use the claim.
             let claim = self.volumes.get(name).and_then(|v| v.claim.clone());
             claim.is_some_and(|claim| of(ObjectKind::Claim, claim))
         };
@@ -66,13 +68,17 @@ impl View {
     }
 
     fn count(&mut self, node: &Str, what: (ObjectKind, Str), more: bool) {
+        // Cloning a persistent map copies its root only; the entry is replaced because snapshots share it.
         let mut needs = self.nodes.get(node).map(|n| Needs::clone(n)).unwrap_or_default();
         let n = needs.get(&what).copied().unwrap_or(0);
         match (more, n) {
             (true, n) => drop(needs.insert(what, n + 1)),
+            // Zero cannot occur: each decrement repeats an earlier increment with the same parsed pod.
+            // Ignored rather than wrapped.
             (false, 0 | 1) => drop(needs.remove(&what)),
             (false, n) => drop(needs.insert(what, n - 1)),
         }
+        // Otherwise every node name that ever existed would stay.
         if needs.is_empty() {
             self.nodes.remove(node);
         } else {
@@ -81,11 +87,13 @@ impl View {
     }
 
     fn pod(&mut self, pod_key: &str, pod: &Pod, there: bool) {
+        // An unscheduled pod gives no node access to anything.
         if pod.node.is_empty() {
             return;
         }
         let namespace = pod_key.split_once('/').map_or("", |(ns, _)| ns);
         self.count(&pod.node, (ObjectKind::Pod, pod_key.into()), there);
+        // References are always in the pod's own namespace; none can name another one.
         for (kind, name) in &pod.refs {
             self.count(&pod.node, (*kind, key(namespace, name)), there);
         }
@@ -178,6 +186,7 @@ impl Followed {
     }
 
     async fn catch_up(&self) {
+        // One after the other: all of them are reading already, so the waits overlap.
         self.pods.1.catch_up(&*self.pods.0).await;
         self.volumes.1.catch_up(&*self.volumes.0).await;
         for (storage, informer) in &self.direct {
@@ -193,6 +202,8 @@ impl Graph {
     }
 
     fn change(&self, edit: impl FnOnce(&mut View)) {
+        // Up to four informers write. Without the lock, one could store a copy that lacks what another has
+        // just stored.
         let _one_at_a_time = self.writing.lock();
         let mut view = View::clone(&self.view.load());
         edit(&mut view);
@@ -200,8 +211,11 @@ impl Graph {
     }
 
     pub(super) async fn fresh(&self) -> Result<Arc<View>, Behind> {
+        // Before `follow`, the graph is empty, which must not be taken for "no relationship".
         let followed = self.followed.get().ok_or(Behind)?;
         if !followed.is_current() {
+            // An outdated graph could still allow what a deleted pod needed, so lagging storage fails the
+            // decision instead.
             let caught_up = tokio::time::timeout(CATCH_UP_TIMEOUT, followed.catch_up()).await;
             caught_up.map_err(|_| Behind)?;
         }
@@ -229,6 +243,8 @@ impl Graph {
         let me = self.clone();
         pods.subscribe(move |c| {
             let (old, new) = (c.old.map(|p| &**p), c.new.map(|p| &**p));
+            // Most pod updates are status reports that change no reference; copying the view for each would
+            // be the main cost.
             if old != new {
                 me.change(|view| view.set_pod(c.key, old, new));
             }
@@ -238,6 +254,7 @@ impl Graph {
         volumes.subscribe(move |c| me.change(|view| view.set_volume(c.key, c.new)));
         let stores = [
             Some((ObjectKind::Attachment, &sources.attachments)),
+            // Absent if the resource API group is disabled.
             sources.slices.as_ref().map(|s| (ObjectKind::Slice, s)),
         ];
         let (mut direct, mut feeds) = (Vec::new(), Vec::new());

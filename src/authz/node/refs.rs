@@ -1,4 +1,5 @@
-//! Extraction of references from pods and PersistentVolumes.
+//! Extraction of references from pods and PersistentVolumes: [`Pod::parse`] and [`Volume::parse`]. Follows
+//! upstream's `VisitPodSecretNames` and its siblings; the graph counts what is found.
 
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::value::{Str, Value};
@@ -68,6 +69,7 @@ pub(crate) fn for_each_secret(pod: &Value, mut f: impl FnMut(&str)) {
     for volume in each(pod, &["spec", "volumes"]) {
         visit(volume.str_at(&["secret", "secretName"]));
         visit(volume.str_at(&["azureFile", "secretName"]));
+        // Drivers removed long ago are still visited: stored pods may use them, and upstream's visitor does.
         for source in ["cephfs", "cinder", "flexVolume", "rbd", "scaleIO", "iscsi", "storageos"] {
             visit(volume.str_at(&[source, "secretRef", "name"]));
         }
@@ -146,6 +148,8 @@ impl Volume {
         }
         let mut secrets = Vec::new();
         let mut add = |ns: &str, name: &str| {
+            // A secret reference without a namespace is in the namespace of the claim that the volume is
+            // bound to.
             let ns = if ns.is_empty() { namespace } else { ns };
             if !name.is_empty() {
                 secrets.push(Str::from(format!("{ns}/{name}")));

@@ -150,6 +150,16 @@ async fn denial_reasons_match_upstream() {
     assert_eq!(v.reason, r#"unknown node for user "system:node:""#);
 }
 
+#[tokio::test]
+async fn long_field_selectors_are_not_parsed() {
+    let n = node();
+    let own = "/api/v1/pods?fieldSelector=spec.nodeName%3Dn1";
+    let long = format!("{own}{}", ",a%3Db".repeat(1_000));
+    for (uri, decision) in [(own, Decision::Allow), (&*long, Decision::NoOpinion)] {
+        assert_eq!(ask(&n, "system:node:n1", Method::GET, uri).await.decision, decision);
+    }
+}
+
 #[test]
 fn references_are_dropped_with_the_last_pod() {
     let mut view = view();

@@ -108,6 +108,8 @@ impl<'w, 'h> Dimension<'w, 'h> {
             let class = match known.entry(union.own()) {
                 Entry::Occupied(class) => *class.get(),
                 Entry::Vacant(class) => {
+                    // `full` is the intersection over the classes; values of a class add nothing, as they
+                    // share its set.
                     full = Some(match full {
                         None => union.collect(steps)?,
                         Some(before) => intersection([set(&before), union], steps)?,
@@ -155,6 +157,7 @@ impl HeldRules {
     pub(crate) fn missing_grants(&self, wanted: &[PolicyRule]) -> Vec<PolicyRule> {
         let not_held = |grant: &PolicyRule| match self.missing(std::slice::from_ref(grant)) {
             Ok(missing) => !missing.rules.is_empty(),
+            // A grant that could not be compared counts as missing: this check must fail closed.
             Err(BudgetExhausted) => true,
         };
         wanted.iter().flat_map(expand).filter(not_held).collect()
@@ -171,6 +174,8 @@ impl HeldRules {
     fn missing_within(&self, wanted: &[PolicyRule], steps: &mut StepBudget) -> Result<MissingRules, BudgetExhausted> {
         let mut found = Collector::default();
         for rule in wanted {
+            // Upstream reports all missing rules; a message with more than a few hundred helps nobody, and
+            // collecting them could take gigabytes.
             let open = self.resources(rule, &mut found, steps)? && self.paths(rule, &mut found, steps)?;
             if !open {
                 break;
@@ -186,6 +191,7 @@ impl HeldRules {
         found: &mut Collector<'w>,
         steps: &mut StepBudget,
     ) -> Result<bool, BudgetExhausted> {
+        // A product with an empty factor grants nothing, so nothing can be missing.
         if rule.api_groups.is_empty() || rule.resources.is_empty() || rule.verbs.is_empty() {
             return Ok(true);
         }
@@ -202,6 +208,8 @@ impl HeldRules {
             Dimension::of(NO_NAME, |_| held.names(None), steps)?
         };
         let (all_resources, all_verbs, all_names) = (set(&resources.full), set(&verbs.full), set(&names.full));
+        // From the coarsest test to the finest: one held rule that covers everything ends the comparison
+        // here, which is the common case of an administrator.
         if any([set(&groups.full), all_resources, all_verbs, all_names], steps)? {
             return Ok(true);
         }
@@ -219,6 +227,7 @@ impl HeldRules {
                     if any([set(&here), all_verbs], steps)? {
                         continue;
                     }
+                    // Per class, not per verb: the verbs of a class are lacking together.
                     let mut lacking = vec![false; verbs.classes.len()];
                     for (verb, lacks) in verbs.classes.iter().zip(&mut lacking) {
                         *lacks = !any([set(&here), verb.held], steps)?;
@@ -255,8 +264,10 @@ impl HeldRules {
         let held = &self.0;
         let verbs = Dimension::of(&rule.verbs, |v| held.verbs(v), steps)?;
         for url in &rule.non_resource_urls {
+            // Several held rules may each contribute some verbs: a prefix rule one, an exact one another.
             let mut lacking = vec![true; verbs.classes.len()];
             for rules in held.paths_of(url) {
+                // Rules that are restricted to names never cover a path.
                 let here = intersection([set(rules), held.names(None)], steps)?;
                 if any([set(&here), set(&verbs.full)], steps)? {
                     lacking.fill(false);
@@ -297,6 +308,8 @@ impl<'w> Collector<'w> {
     /// Adds a cell. Returns false once the collector is full.
     fn add(&mut self, cell: &Cell<'_, 'w>) -> bool {
         for (group, times) in cell.groups {
+            // Repeated values are reported as often as the rule lists them: upstream expands the rule the
+            // same way.
             for group in std::iter::repeat_n(*group, *times) {
                 for (resource, times) in cell.resources {
                     for resource in std::iter::repeat_n(*resource, *times) {
@@ -317,6 +330,7 @@ impl<'w> Collector<'w> {
     }
 
     fn rule(&mut self, key: (&'w Str, &'w Str, Option<&'w Str>), verbs: &[&'w Str], times: usize) -> bool {
+        // Before anything is copied: `times` comes from the request, which can repeat a value very often.
         self.verbs += verbs.len() * times;
         let new = !self.known.contains_key(&key);
         if self.verbs > MAX_VERBS || (new && self.found.rules.len() >= MAX_RULES) {

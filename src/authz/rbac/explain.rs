@@ -96,6 +96,7 @@ impl Explanation {
         for a in &applying {
             let rules = a.role.iter().flat_map(|role| role.rules.iter().enumerate());
             for (number, rule) in rules {
+                // Unlike a decision, this visits every rule, because near misses are in no index.
                 let lacks = lacks(rule, attributes);
                 if lacks.is_empty() {
                     out.allowed = Some(near(a, number, rule, lacks));
@@ -104,6 +105,7 @@ impl Explanation {
                 let distance = distance(&lacks);
                 // Ties keep the order of evaluation.
                 let place = closest.partition_point(|(d, _)| *d <= distance);
+                // From 10 on, the rule is about another resource or path and would not explain anything.
                 if distance < 10 && place < NEAR {
                     closest.insert(place, (distance, near(a, number, rule, lacks)));
                     closest.truncate(NEAR);

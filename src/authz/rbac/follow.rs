@@ -1,4 +1,5 @@
-//! Feeds the index from storage: four informers, and how far each of them has read.
+//! Feeds the index from storage: four informers, and how far each of them has read. Entry points:
+//! [`Rbac::follow`] sets the sources, [`Followed::catch_up`] waits for acknowledged writes.
 
 use super::Rbac;
 use super::objects::{Binding, Role};
@@ -49,6 +50,7 @@ impl Followed {
 
     /// Waits until the index includes every write acknowledged before this call.
     pub(crate) async fn catch_up(&self) {
+        // One after the other: all of them are reading already, so the waits overlap.
         for (storage, informer) in &self.roles {
             informer.catch_up(&**storage).await;
         }
@@ -62,6 +64,7 @@ impl Rbac {
     /// Sets the sources. Decisions fail until the returned feeds run. Must be called once; later calls have
     /// no effect on decisions.
     pub(crate) fn follow(self: &Arc<Self>, sources: &Sources) -> Feeds {
+        // ClusterRoles and Roles share one index: keys of the latter contain a `/`, which names cannot.
         let role = |storage: &Arc<dyn Storage>| {
             let (informer, handle) = Informer::new(storage.clone(), |e: &Entry| Role::parse(&e.decode()));
             let me = self.clone();

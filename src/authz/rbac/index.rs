@@ -19,7 +19,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Maximum size of the rules listed for one caller, in bytes.
+/// Maximum size of the rules listed for one caller, in bytes. Keeps a SelfSubjectRulesReview, which anyone
+/// may create, from exhausting memory.
 const MAX_LISTED: usize = 4 << 20;
 
 /// A snapshot of all roles and bindings.
@@ -88,6 +89,7 @@ impl Index {
             Some(role) => self.roles.insert(key.into(), role),
             None => self.roles.remove(key),
         };
+        // Relaxed: only uniqueness matters; the index is published by its atomic swap.
         self.roles_version = VERSIONS.fetch_add(1, Ordering::Relaxed) + 1;
     }
 
@@ -97,6 +99,7 @@ impl Index {
             Some(new) => self.bindings.insert(key.into(), new.clone()),
             None => self.bindings.remove(key),
         };
+        // The old subjects first: a subject that both versions have must end up in the index.
         if let Some(old) = old {
             self.edit(&old, |bucket, _| drop(bucket.remove(old.name.as_str())));
         }
@@ -130,6 +133,8 @@ impl Index {
             if bindings.is_empty() {
                 map.remove(&name);
             } else {
+                // A new bucket, not a changed one: readers of older snapshots share the old one, including
+                // its cache.
                 let resolved = ArcSwapOption::empty();
                 map.insert(name, Arc::new(Bucket { bindings, resolved }));
             }
@@ -174,6 +179,8 @@ impl Index {
                 let Some((grant, _)) = resolved.find(attributes, steps)? else {
                     continue;
                 };
+                // The buckets of a caller are unordered among each other. Upstream visits bindings by name,
+                // and the reason names the first that allows.
                 let before = |best: &Grant| (&grant.binding.name, grant.subject) < (&best.binding.name, best.subject);
                 if best.as_ref().is_none_or(before) {
                     best = Some(Grant {
@@ -253,6 +260,7 @@ impl Index {
         let mut more = 0;
         for a in self.applying(user, namespace) {
             match a.role {
+                // By address: the snapshot has one `Arc` per role, so equal addresses are the same role.
                 Some(role) if seen.insert(Arc::as_ptr(&role)) => roles.push(role),
                 Some(_) => {}
                 None if errors.len() < MAX_DANGLING => errors.push(a.binding.dangling()),
@@ -281,6 +289,7 @@ impl Index {
             };
             for rule in role.rules.iter() {
                 bytes += rule.bytes();
+                // Checked before the copy, so that the limit also bounds what is allocated.
                 if bytes > MAX_LISTED {
                     out.cut = true;
                     break;
@@ -303,6 +312,7 @@ impl Index {
         } else {
             self.scopes.get(namespace)
         };
+        // Cluster-wide bindings first, as upstream's `VisitRulesFor`.
         self.scopes.get("").into_iter().chain(local)
     }
 }
@@ -322,6 +332,8 @@ impl Scope {
 impl Bucket {
     fn resolved(&self, index: &Index, steps: &mut StepBudget) -> Result<Arc<Resolved>, BudgetExhausted> {
         if let Some(known) = self.resolved.load_full()
+            // Two decisions may resolve the same bucket at once; both results are right, and the last one
+            // stays.
             && known.holds(self.bindings.values(), &index.roles, index.roles_version, steps)?
         {
             return Ok(known);

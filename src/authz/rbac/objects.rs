@@ -1,4 +1,5 @@
-//! Roles and bindings in parsed form, as the index stores them.
+//! Roles and bindings in parsed form, as the index stores them. A [`Role`] carries its own table of rules,
+//! built once and shared by all subjects that are bound to it.
 
 use crate::apimachinery::field::quote;
 use crate::apimachinery::object::ObjectView;
@@ -72,6 +73,7 @@ impl Role {
             rules,
             table: OnceLock::new(),
         };
+        // Parsing runs in the informer's task, where no request waits.
         if me.weight > SMALL {
             me.table();
         }
@@ -88,6 +90,8 @@ impl Role {
         attributes: &Attributes<'_>,
         steps: &mut StepBudget,
     ) -> Result<Option<usize>, BudgetExhausted> {
+        // Building the table is charged to the decision that needs it first. About ten steps a string:
+        // hashing and inserting one.
         if self.table.get().is_none() {
             steps.charge(self.weight * 10)?;
         }
@@ -106,6 +110,8 @@ impl Binding {
             kind: s.str_at(&["kind"]).into(),
             name: s.str_at(&["name"]).into(),
             namespace: match s.str_at(&["namespace"]) {
+                // As upstream's `appliesTo`: in a RoleBinding, a service account without a namespace is one
+                // of the same namespace.
                 "" => namespace.into(),
                 other => other.into(),
             },
@@ -158,6 +164,9 @@ impl Subject {
         match self.kind.as_str() {
             "User" => Some(Target::User(self.name.clone())),
             "Group" => Some(Target::Group(self.name.clone())),
+            // Stored under the user name, so that a lookup is the same for users and service accounts.
+            // Without a namespace (in a ClusterRoleBinding) it matches nobody, as in upstream's
+            // `appliesToUser`.
             "ServiceAccount" if !self.namespace.is_empty() => Some(Target::User(Str::from(format!(
                 "system:serviceaccount:{}:{}",
                 self.namespace, self.name

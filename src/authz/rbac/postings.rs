@@ -100,6 +100,7 @@ impl<'a> Union<'a> {
     fn seek(&mut self, at: u32) -> Option<Word> {
         let mut first: Option<Word> = None;
         for set in &mut self.0 {
+            // Consumed, not only skipped: a walk over a set is linear in total, however often it seeks.
             *set = &set[gallop(set, at)..];
             match (set.first(), &mut first) {
                 (Some(&word), None) => first = Some(word),
@@ -131,6 +132,7 @@ fn gallop(set: &[Word], at: u32) -> usize {
     while end <= set.len() && set[end - 1].0 < at {
         end *= 2;
     }
+    // Everything before `end / 2` was found to be too low by the last step that doubled.
     let (low, high) = (end / 2, end.min(set.len()));
     low + set[low..high].partition_point(|word| word.0 < at)
 }
@@ -143,6 +145,7 @@ pub(super) fn common<const N: usize>(
 ) -> Result<(), BudgetExhausted> {
     let mut at = 0;
     'words: loop {
+        // Per round, not per match: disjoint sets cost a walk although they match nothing.
         steps.charge(N)?;
         let mut bits = u64::MAX;
         for union in &mut unions {
@@ -151,6 +154,7 @@ pub(super) fn common<const N: usize>(
             };
             if found > at {
                 at = found;
+                // Another set has a gap here: all sets seek again from the higher position.
                 continue 'words;
             }
             bits &= here;

@@ -1,4 +1,6 @@
-//! The resolved roles of one subject's bindings in one scope, searched one by one or through a merged table.
+//! [`Resolved`]: the roles of one subject's bindings in one scope, searched one by one or through a merged
+//! table. Built by the first decision that needs it and revalidated after changes of roles; the index owns
+//! and shares it.
 
 use super::objects::{Binding, Role};
 use super::postings::{BudgetExhausted, StepBudget};
@@ -58,6 +60,7 @@ pub(super) struct Resolved {
 impl Merged {
     fn take(&self, weight: usize) -> Option<Share> {
         let fits = |all: usize| (weight <= MAX_OF_ONE && all + weight <= MAX_OF_ALL).then_some(all + weight);
+        // Relaxed: the counter guards no other memory; it only has to add up.
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).ok()?;
         let of = self.clone();
         Some(Share { of, weight })
@@ -95,8 +98,10 @@ impl Resolved {
         let mut seen = HashSet::new();
         let mut reasons = HashSet::new();
         for grant in bindings {
+            // About the cost of a hash lookup and two insertions.
             steps.charge(20)?;
             let found = role(roles, grant);
+            // Also `None`: a role that appears later must invalidate the result.
             out.roles.push(found.cloned());
             match found {
                 Some(role) if seen.insert(Arc::as_ptr(role)) => out.grants.push((grant.clone(), role.clone())),
@@ -112,9 +117,13 @@ impl Resolved {
                 }
             }
         }
+        // A merged table costs memory per subject, and with few roles a search is no faster.
         if out.grants.len() > FEW {
             let weight = out.grants.iter().map(|(_, role)| role.weight).sum();
+            // Without a share, the roles are searched one by one: slower, but memory stays bounded.
             if let Some(share) = merged.take(weight) {
+                // Reserved before it is charged: if the budget is exhausted, dropping `share` returns the
+                // reservation.
                 steps.charge(weight * 10)?;
                 let rules = out.grants.iter().enumerate();
                 let table = Table::of(rules.flat_map(|(at, (_, role))| role.rules.iter().map(move |r| (at, r))));
@@ -133,6 +142,7 @@ impl Resolved {
         version: u64,
         steps: &mut StepBudget,
     ) -> Result<bool, BudgetExhausted> {
+        // Versions are unique in the process, so an equal version means the very same roles.
         if self.version.load(Ordering::Acquire) == version {
             return Ok(true);
         }

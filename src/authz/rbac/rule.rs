@@ -1,4 +1,6 @@
-//! [`PolicyRule`]: a rule of a role.
+//! [`PolicyRule`]: a rule of a role, with the matching of upstream's
+//! `pkg/apis/rbac/v1/evaluation_helpers.go`. Decisions use a table of rules instead; this is the reference
+//! for few rules, explanations and reviews.
 
 use crate::apimachinery::field::Quoted;
 use crate::apimachinery::value::{Str, Value};
@@ -71,6 +73,7 @@ impl PolicyRule {
 
     /// Number of single grants that the rule stands for: one verb on one resource or path each.
     pub fn grants(&self) -> usize {
+        // Saturating: a stored rule may list thousands of values each, whose product exceeds a `usize`.
         let product = |lists: &[usize]| lists.iter().fold(1, |all: usize, n| all.saturating_mul(*n));
         let [verbs, groups, resources, names, urls] = self.lists().map(Vec::len);
         product(&[verbs, groups, resources, names.max(1)]).saturating_add(product(&[verbs, urls]))
@@ -78,6 +81,7 @@ impl PolicyRule {
 
     /// Approximate size of the rule's JSON, in bytes.
     pub fn bytes(&self) -> usize {
+        // Quotes and a comma for each string; 64 for member names and brackets.
         let texts = self.lists().into_iter().flatten().map(|text| text.len() + 3);
         texts.sum::<usize>() + 64
     }
@@ -115,6 +119,8 @@ impl PolicyRule {
     pub fn has_url(&self, path: &str) -> bool {
         self.non_resource_urls
             .iter()
+            // All trailing stars are removed, as by upstream's `strings.TrimRight` in
+            // `NonResourceURLMatches`.
             .any(|u| u == path || (u.ends_with('*') && path.starts_with(u.trim_end_matches('*'))))
     }
 

@@ -53,6 +53,7 @@ impl Table {
         let mut me = Self::default();
         let mut prefixes = Tokens::default();
         for (position, rule) in rules {
+            // Fits: four billion rules would exhaust memory long before.
             let number = me.positions.len() as u32;
             me.positions.push(position as u32);
             for (tokens, list) in [
@@ -70,6 +71,8 @@ impl Table {
                 }
             }
             for url in &rule.non_resource_urls {
+                // Also with its star: upstream compares the literal URL first, and a request path may contain
+                // one.
                 note(&mut me.paths, url, number);
                 if url.ends_with('*') {
                     note(&mut prefixes, &Str::from(url.trim_end_matches('*')), number);
@@ -108,6 +111,7 @@ impl Table {
             spelled.push_str(attributes.subresource);
             self.resource(&spelled, Some(attributes.subresource))
         };
+        // Most rules are about other resources, so this saves the other lookups and the walk.
         if resources.is_empty() {
             return Ok(None);
         }
@@ -129,6 +133,7 @@ impl Table {
         for rules in self.paths_of(attributes.path) {
             steps.charge(2)?;
             if let Some(n) = first([Union::of([Some(rules), None, None]), verbs], steps)? {
+                // The lowest number is the first rule in the role, which is the one upstream would find.
                 found = Some(found.map_or(n, |low| low.min(n)));
             }
         }
@@ -200,6 +205,7 @@ fn nested(prefixes: Tokens) -> Vec<Prefix> {
         })
         .collect();
     sorted.sort_by(|a, b| a.text.cmp(&b.text));
+    // A stack of nested prefixes: in sorted order, the extensions of a prefix follow it directly.
     let mut open: Vec<usize> = Vec::new();
     for i in 0..sorted.len() {
         while let Some(last) = open.last()

@@ -25,7 +25,7 @@ fn every_flag_has_a_field_of_its_own() {
 }
 
 #[test]
-fn fields_are_the_values_of_flags() {
+fn fields_set_the_values_of_flags() {
     let values = load(
         "securePort: 7443\nanonymousAuth: false\netcdServers: [https://a:2379, https://b:2379]\nrequestTimeout: 1m30s\n\
          serviceAccountIssuer: ['https://a,b', 'https://c']\nauditLogBatchThrottleQps: 0.5\ndataDir: /srv\n",
@@ -59,7 +59,7 @@ fn flags_win() {
 }
 
 #[test]
-fn mistakes_name_file_line_and_mend() {
+fn errors_name_the_file_the_line_and_the_remedy() {
     for (body, error) in [
         (
             "dataDir: /a\nsecurePrt: 1\n",
@@ -121,7 +121,7 @@ fn mistakes_name_file_line_and_mend() {
 }
 
 #[test]
-fn later_errors_name_the_line_as_well() {
+fn errors_of_option_combinations_name_the_line() {
     let values = load("\nloggingFormat: json\n").unwrap();
     let error = crate::cli::Options::read(values.clone()).unwrap_err();
     assert_eq!(
@@ -186,7 +186,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_panics(text in ".{0,200}") {
+    fn arbitrary_text_never_panics(text in ".{0,200}") {
         let _ = Configuration::parse("f", text.as_bytes());
         let _ = Configuration::parse("f", format!("{HEAD}{text}").as_bytes());
     }

@@ -46,6 +46,7 @@ fn row(text: &mut String, flag: &Flag) {
         "" => String::new(),
         default => format!("`{default}`"),
     };
+    // A bar would end the cell of the Markdown table.
     let help = flag.help.replace('|', "\\|");
     let said = match flag.support {
         Support::Supported => help,

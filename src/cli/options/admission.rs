@@ -1,4 +1,5 @@
-//! The admission flags: which plugins run, in upstream's order.
+//! The admission flags: which plugins run, in upstream's order. Entry point: [`AdmissionOptions::on`].
+//! Building the plugins is left to `app::admission`.
 
 use super::{UsageError, Values};
 use std::path::PathBuf;
@@ -94,6 +95,7 @@ impl AdmissionOptions {
                  as cluster-admin's",
             );
         }
+        // Rebuilt from `ALL` rather than pushed: the position in the chain matters.
         let wanted = |name: &str| name == NODE_RESTRICTION || self.on.contains(&name);
         self.on = ALL.iter().map(|(name, _)| *name).filter(|name| wanted(name)).collect();
         None
@@ -107,6 +109,7 @@ impl AdmissionOptions {
         ]
         .map(|flag| values.list(flag));
         let changed = !enabled.is_empty() || !disabled.is_empty();
+        // `--admission-control` replaces the whole list, the other two change the default list.
         if !control.is_empty() && changed {
             return Err(UsageError::new(
                 "admission-control and enable-admission-plugins/disable-admission-plugins flags are mutually exclusive",
@@ -130,8 +133,8 @@ impl AdmissionOptions {
         let on: Vec<&'static str> = ALL.iter().filter(is_on).map(|(name, _)| *name).collect();
         if let Some(absent) = on.iter().find(|n| ABSENT.contains(n)) {
             return Err(UsageError::new(format!(
-                "--enable-admission-plugins: {absent} is refused: this release does not have it, and what it keeps out \
-                 would get in"
+                "--enable-admission-plugins: {absent} is refused: this release does not have it, so requests that it \
+                 rejects would be admitted"
             )));
         }
         let config_file = values.some_text("admission-control-config-file").map(PathBuf::from);

@@ -36,10 +36,13 @@ impl AggregatorOptions {
     pub(super) fn read(values: &Values) -> Result<Self, UsageError> {
         let dirs = values.list("backend-socket-dirs");
         let socket_dirs: Vec<PathBuf> = dirs.into_iter().filter(|d| !d.is_empty()).map(PathBuf::from).collect();
+        // A relative path would depend on where the process was started, and the directory is a security
+        // boundary.
         if let Some(dir) = socket_dirs.iter().find(|d| !d.is_absolute()) {
             let why = format!("--backend-socket-dirs: {} is not an absolute path", dir.display());
             return Err(UsageError::new(why));
         }
+        // Zero would not mean "no limit" here but that no backend is ever reached.
         let at_least_one = |flag: &str| match count(values, flag)? {
             0 => Err(UsageError::new(format!("--{flag} must be at least 1"))),
             n => Ok(n),

@@ -1,4 +1,5 @@
-//! The audit flags.
+//! The audit flags of both backends, with the checks of upstream's `pkg/server/options/audit.go`. Files are
+//! opened later, by `app::audit`.
 
 use super::{UsageError, Values, file};
 use crate::audit::backend::log::{Format, Target};
@@ -66,8 +67,7 @@ impl AuditOptions {
             }
         } else if me.log.is_none() && me.webhook.is_none() {
             warnings.push(
-                "--audit-policy-file has no effect: neither --audit-log-path nor --audit-webhook-config-file says where \
-                 events go"
+                "--audit-policy-file has no effect: neither --audit-log-path nor --audit-webhook-config-file is given"
                     .to_owned(),
             );
         }
@@ -83,6 +83,7 @@ fn log(values: &Values) -> Result<Option<AuditLogOptions>, UsageError> {
         let n = values.int(flag)?;
         u64::try_from(n).map_err(|_| UsageError::new(format!("--{flag} {n} can't be a negative number")))
     };
+    // Saturating: a value too large for the type means no limit.
     let rotation = Rotation {
         max_bytes: whole("audit-log-maxsize")?.saturating_mul(MEGABYTE),
         max_backups: usize::try_from(whole("audit-log-maxbackup")?).unwrap_or(usize::MAX),
@@ -117,6 +118,7 @@ fn webhook(values: &Values) -> Result<Option<AuditWebhookOptions>, UsageError> {
     };
     version(values, "audit-webhook-version")?;
     let older = "audit-webhook-batch-initial-backoff";
+    // The older name counts only if the newer one is absent.
     let backoff = match values.is_given("audit-webhook-initial-backoff") || !values.is_given(older) {
         true => "audit-webhook-initial-backoff",
         false => older,
@@ -152,6 +154,7 @@ fn mode(values: &Values, of: &str) -> Result<Mode, UsageError> {
         "blocking" => Ok(Mode::Blocking),
         "blocking-strict" => Ok(Mode::BlockingStrict),
         "batch" => {
+            // Checked only if it is used: the defaults of the log backend, 0, would not pass.
             let throttle = if values.bool(&batch("throttle-enable"))? {
                 let qps = values.float(&batch("throttle-qps"))?;
                 if qps <= 0.0 || !qps.is_finite() {

@@ -1,4 +1,5 @@
-//! The authentication flags.
+//! The authentication flags: anonymous access, client CAs, static tokens, service accounts, OIDC, webhooks
+//! and front proxies. Files are validated by `complete` and used by `app::authentication`.
 
 use super::{UsageError, Values, file};
 use crate::authn::jwt::Algorithm;
@@ -106,6 +107,7 @@ impl AuthenticationOptions {
         let service_account = ServiceAccountOptions::read(values)?;
         let mut api_audiences = values.list("api-audiences");
         if api_audiences.is_empty() {
+            // As upstream: tokens that this server issues must be valid for it.
             api_audiences.clone_from(&service_account.issuers);
         }
         Ok(Self {
@@ -148,7 +150,9 @@ impl OidcOptions {
         let claim = values.text("oidc-username-claim").to_owned();
         let prefix = match values.text("oidc-username-prefix") {
             "-" => String::new(),
+            // An email address is taken to be globally unique.
             "" if claim == "email" => String::new(),
+            // Upstream's default, so that users of a provider cannot take the names of system users.
             "" => format!("{url}#"),
             prefix => prefix.to_owned(),
         };
@@ -218,6 +222,7 @@ impl RequestHeaderOptions {
         }
         let published_uid_headers = values.list("requestheader-uid-headers");
         let uid_headers = list_or(values, "requestheader-uid-headers", "X-Remote-Uid");
+        // As upstream: the aggregator sends this header to backends, whatever the flag says.
         if !uid_headers.iter().any(|h| h.eq_ignore_ascii_case("X-Remote-Uid")) {
             return Err(UsageError::new(
                 "--requestheader-uid-headers is set without specifying the standard X-Remote-Uid header - \
@@ -244,9 +249,10 @@ impl ServiceAccountOptions {
                 return Err(UsageError::invalid(
                     "service-account-issuer",
                     issuer,
-                    "contains a ':' but is no URL",
+                    "contains a ':' but is not a URL",
                 ));
             }
+            // The order of issuers matters (the first one signs), so a repeated one is likely a mistake.
             if issuers[..n].contains(issuer) {
                 return Err(UsageError::invalid("service-account-issuer", issuer, "is given twice"));
             }

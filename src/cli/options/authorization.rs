@@ -1,4 +1,5 @@
-//! The authorization flags.
+//! The authorization flags, and their translation into the entries that an AuthorizationConfiguration would
+//! have. The file itself is read by `complete`.
 
 use super::{UsageError, Values, file};
 use crate::authz::config::{AuthorizerConfig, Mode};
@@ -51,6 +52,7 @@ impl AuthorizationOptions {
             }
             me.authorizers.push(AuthorizerConfig::of(mode));
         }
+        // Unlike upstream, whose default is AlwaysAllow: a server without flags must not be open.
         if me.authorizers.is_empty() {
             me.authorizers = [Mode::Node, Mode::Rbac].map(AuthorizerConfig::of).into();
         }
@@ -94,6 +96,7 @@ impl AuthorizationOptions {
                 ));
             }
         };
+        // Upstream's name for the webhook that flags define; metrics and errors carry it.
         hook.name = "default".to_owned();
         hook.webhook = Some(WebhookConfig {
             kubeconfig,
@@ -101,6 +104,7 @@ impl AuthorizationOptions {
             authorized_ttl: values.duration("authorization-webhook-cache-authorized-ttl")?,
             unauthorized_ttl: values.duration("authorization-webhook-cache-unauthorized-ttl")?,
             timeout: TIMEOUT,
+            // Flags cannot choose it; upstream's fixed policy there is NoOpinion.
             deny_on_failure: false,
             conditions: None,
         });

@@ -21,6 +21,7 @@ pub(super) fn read(values: &Values) -> Result<Config, UsageError> {
         },
         memory_bytes: memory("compute-memory")?,
         body_bytes,
+        // So that it takes at least four callers to exhaust the memory for bodies.
         body_bytes_per_flow: body_bytes / 4,
         ..default
     })

@@ -34,6 +34,7 @@ impl ControllerOptions {
         };
         let period = "legacy-service-account-token-clean-up-period";
         let unused_tokens = values.duration(period)?;
+        // Zero would mark every generated token as unused at once.
         if unused_tokens.is_zero() {
             return Err(UsageError::new(format!("--{period}: must be greater than 0")));
         }

@@ -57,6 +57,7 @@ impl FeatureGates {
     pub(crate) fn enabled(&self, name: &str) -> Option<bool> {
         let gate = gate(name)?;
         let all = match gate.stage {
+            // Weaker than the gate's own setting, whatever the order on the command line.
             Stage::Alpha => self.0.get("AllAlpha"),
             Stage::Beta => self.0.get("AllBeta"),
             _ => None,
@@ -65,6 +66,7 @@ impl FeatureGates {
     }
 
     pub(super) fn read(values: &Values, warnings: &mut Vec<String>) -> Result<Self, UsageError> {
+        // A map: of a repeated gate, the last value wins.
         let mut given = BTreeMap::new();
         for pair in values.list(FLAG) {
             let (name, value) = parse(&pair).map_err(|why| UsageError::invalid(FLAG, &pair, why))?;
@@ -73,6 +75,7 @@ impl FeatureGates {
         for (name, value) in &given {
             let refused = |why: String| Err(UsageError::invalid(FLAG, &format!("{name}={value}"), why));
             if matches!(name.as_str(), "AllAlpha" | "AllBeta") {
+                // The value that would change a default: AllAlpha=true, AllBeta=false.
                 if *value != (name == "AllBeta") {
                     warnings.push(format!("--{FLAG}: {name}={value} has no effect: {NO_EFFECT}"));
                 }
@@ -90,6 +93,8 @@ impl FeatureGates {
             if *value != gate.default && !EFFECTIVE.contains(&name.as_str()) {
                 warnings.push(format!("--{FLAG}: {name}={value} has no effect: {NO_EFFECT}"));
             }
+            // As upstream, settings of gates that will disappear are remarked upon; those of alpha and beta
+            // gates are not.
             let going = match gate.stage {
                 Stage::Deprecated => "deprecated",
                 Stage::Ga => "GA",
@@ -108,7 +113,7 @@ const EFFECTIVE: [&str; 1] = ["CBORServingAndStorage"];
 
 const NO_EFFECT: &str = "features are as in v1.36's defaults";
 
-/// Why `name=value` sets no feature gate. Upstream's texts.
+/// Why `name=value` is not a valid setting of a feature gate. Messages as upstream words them.
 #[derive(Debug, thiserror::Error)]
 enum InvalidPair {
     #[error("missing bool value for {0}")]

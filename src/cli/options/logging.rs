@@ -19,6 +19,7 @@ impl LoggingOptions {
         for item in values.list("vmodule") {
             let fail = || UsageError::invalid("vmodule", &item, "expected module=verbosity, such as serving=5");
             let (module, level) = item.split_once('=').ok_or_else(fail)?;
+            // The text becomes part of a filter expression, so its special characters must not get in.
             let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
             if module.is_empty() || !module.chars().all(plain) {
                 return Err(fail());
@@ -41,6 +42,7 @@ impl LoggingOptions {
             4..=5 => "debug",
             6.. => "trace",
         };
+        // Dependencies log per frame and per poll; at lower levels they would bury our own lines.
         let others = if self.verbosity >= 8 { "debug" } else { "warn" };
         let mut filter = format!("{others},torana={}", level(self.verbosity));
         for (module, verbosity) in &self.modules {

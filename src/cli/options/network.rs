@@ -1,6 +1,8 @@
-//! The flags for Service addresses and node ports.
+//! The flags for Service addresses and node ports. [`Cidr`] and the ranges are validated here; allocation is
+//! left to the control plane.
 
 use super::{UsageError, Values};
+use crate::apimachinery::validation::net::parse_cidr;
 use std::fmt;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -29,6 +31,7 @@ impl Cidr {
     /// The first address after the network address, which the `kubernetes` Service gets.
     pub(crate) fn first_service_address(&self) -> IpAddr {
         match self.network {
+            // Cannot wrap in an accepted range, which has at least eight addresses.
             IpAddr::V4(v4) => IpAddr::from((u32::from(v4).wrapping_add(1)).to_be_bytes()),
             IpAddr::V6(v6) => IpAddr::from((u128::from(v6).wrapping_add(1)).to_be_bytes()),
         }
@@ -40,19 +43,17 @@ impl FromStr for Cidr {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         const EXPECTED: &str = "expected a CIDR such as 10.0.0.0/24";
-        let (address, prefix) = text.split_once('/').ok_or(EXPECTED)?;
-        let address: IpAddr = address.parse().map_err(|_| EXPECTED)?;
-        let prefix: u8 = prefix.parse().map_err(|_| EXPECTED)?;
+        let (address, prefix) = parse_cidr(text).ok_or(EXPECTED)?;
         let network = match address {
-            IpAddr::V4(v4) if prefix <= 32 => {
+            IpAddr::V4(v4) => {
+                // A prefix of 0 shifts by all bits, which overflows a plain shift; the mask is then 0.
                 let mask = u32::MAX.checked_shl(32 - u32::from(prefix)).unwrap_or(0);
                 IpAddr::from((u32::from(v4) & mask).to_be_bytes())
             }
-            IpAddr::V6(v6) if prefix <= 128 => {
+            IpAddr::V6(v6) => {
                 let mask = u128::MAX.checked_shl(128 - u32::from(prefix)).unwrap_or(0);
                 IpAddr::from((u128::from(v6) & mask).to_be_bytes())
             }
-            _ => return Err(EXPECTED),
         };
         Ok(Self { network, prefix })
     }
@@ -111,8 +112,30 @@ fn node_ports(text: &str) -> Result<RangeInclusive<u16>, UsageError> {
     } else {
         (port(text)?, port(text)?)
     };
+    // Port 0 means "none" in a Service.
     if first > last || first == 0 {
         return Err(fail());
     }
     Ok(first..=last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_read_as_upstream_reads_them() {
+        for (text, wanted) in [
+            ("10.0.0.7/24", Some("10.0.0.0/24")),
+            ("0.0.0.0/0", Some("0.0.0.0/0")),
+            ("010.0.0.0/8", Some("10.0.0.0/8")),
+            ("fd00::1/112", Some("fd00::/112")),
+            ("10.0.0.0/+24", None),
+            ("10.0.0.0/33", None),
+            ("10.0.0.0", None),
+        ] {
+            let read = text.parse::<Cidr>().ok().map(|cidr| cidr.to_string());
+            assert_eq!(read.as_deref(), wanted, "{text}");
+        }
+    }
 }

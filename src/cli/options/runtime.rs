@@ -40,6 +40,7 @@ impl RuntimeConfig {
             .map(|(key, value)| (canonical(key), value))
             .collect();
         let refused = |why: String| Err(UsageError::new(format!("--{FLAG}: {why}")));
+        // As upstream: turning everything off and nothing on is surely a mistake.
         if pairs.len() == 1 && pairs.get("api/all").is_some_and(|v| v == "false") {
             return refused("invalid key with only api/all=false".to_owned());
         }

@@ -1,4 +1,5 @@
-//! The flags of the serving port.
+//! The flags of the serving port: address, certificates, TLS and connection limits. Certificates are checked
+//! by `complete` and watched by `app::port`.
 
 use super::{UsageError, Values, count, pair};
 use crate::serving::{TlsOptions, TlsVersion};
@@ -90,10 +91,11 @@ fn min_version(text: &str) -> Result<TlsVersion, UsageError> {
     match text {
         "" | "VersionTLS12" => Ok(TlsVersion::Tls12),
         "VersionTLS13" => Ok(TlsVersion::Tls13),
+        // Valid values of kube-apiserver, so the message explains instead of calling them unknown.
         "VersionTLS10" | "VersionTLS11" => Err(UsageError::invalid(
             "tls-min-version",
             text,
-            "TLS before 1.2 is broken and not spoken; use VersionTLS12 or VersionTLS13",
+            "TLS versions before 1.2 are insecure and not supported; use VersionTLS12 or VersionTLS13",
         )),
         _ => Err(UsageError::invalid(
             "tls-min-version",
@@ -105,6 +107,7 @@ fn min_version(text: &str) -> Result<TlsVersion, UsageError> {
 
 /// Parses `cert,key` or `cert,key:name,name`.
 fn sni(text: &str) -> Result<SniFiles, UsageError> {
+    // At the first colon, as upstream: paths with a colon cannot be given.
     let (files, names) = text.split_once(':').unwrap_or((text, ""));
     let fail = || {
         UsageError::invalid(

@@ -1,4 +1,5 @@
-//! The storage flags.
+//! The storage flags: the embedded store or etcd, encryption, caches and watches. Nothing is connected or
+//! opened here; that is left to `app::store`.
 
 use super::{UsageError, Values, count, file, pair};
 use crate::apimachinery::gvk::GroupResource;
@@ -96,6 +97,7 @@ impl StorageOptions {
     /// Memory budget of all watch caches, in bytes.
     pub(crate) fn cache_bytes(&self) -> usize {
         match self.cache_bytes {
+            // Unknown on systems without /proc: then there is no limit.
             0 => available_memory().map_or(usize::MAX, |all| all / 2),
             said => said,
         }
@@ -105,10 +107,12 @@ impl StorageOptions {
 /// The data directory. It defaults to one below the working directory only if no other flag sets a location.
 fn data_dir(values: &Values) -> Result<PathBuf, UsageError> {
     if !values.is_given("data-dir") {
+        // With --cert-dir, the user has chosen a place for what the server generates.
         if let Some(certificates) = file(values, "cert-dir") {
             return Ok(certificates.join("torana"));
         }
         if !values.list("etcd-servers").is_empty() {
+            // A gateway on etcd is usually a Pod, whose working directory is not writable.
             return Ok("/var/lib/torana".into());
         }
     }
@@ -131,6 +135,7 @@ fn available_memory() -> Option<usize> {
         let kib: usize = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
         Some(kib * 1024)
     });
+    // A control group may have a limit above the machine's memory; `max` does not parse and is skipped.
     group.into_iter().chain(machine).min()
 }
 

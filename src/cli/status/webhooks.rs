@@ -44,6 +44,7 @@ pub(super) fn table(document: &Value) -> String {
             text(&["latency", "p99"]),
             ago(v.str_at(&["failingSince"]), now),
         ]);
+        // Present only while calls fail.
         if let Some(why) = v.get("message").as_str() {
             reasons += &sanitize(&format!("{}: {why}", v.str_at(&["name"])));
             reasons += &sanitize(&format!("    {}", v.str_at(&["hint"])));

@@ -13,7 +13,7 @@ use std::error::Error;
 use std::io;
 use std::time::Duration;
 
-/// Most bytes of a body that are shown.
+/// Maximum bytes of a body that are quoted in an error.
 const SHOWN: usize = 2048;
 
 /// A response that was received whole.
@@ -28,7 +28,7 @@ impl Received {
     /// Receives a response from `url` of at most `limit` bytes.
     ///
     /// # Errors
-    /// [`CallError::TooLarge`], or a transport error with upstream's text.
+    /// [`CallError::TooLarge`], or a transport error with upstream's message.
     pub(super) async fn read<B>(
         response: Response<B>,
         url: &str,
@@ -41,6 +41,7 @@ impl Received {
         let (head, body) = response.into_parts();
         let text = |name| Some(head.headers.get(name)?.to_str().ok()?.to_owned());
         let (status, content_type) = (head.status, text(header::CONTENT_TYPE));
+        // Only seconds, as client-go; a date is ignored.
         let seconds = text(header::RETRY_AFTER).and_then(|s| s.parse().ok());
         let body = permits.read(body, limit).await;
         let body = body.map_err(|e| match e {
@@ -59,7 +60,7 @@ impl Received {
     }
 }
 
-/// The text for an error response.
+/// The message for an error response.
 pub(super) fn error_text(status: StatusCode, content_type: Option<&str>, body: &[u8]) -> String {
     // A Status in the body speaks for itself. Upstream defaults its kind.
     if let Ok(answer) = json::decode(body)
@@ -68,12 +69,14 @@ pub(super) fn error_text(status: StatusCode, content_type: Option<&str>, body: &
     {
         return answer.str_at(&["message"]).to_owned();
     }
+    // As client-go (`isTextResponse`): only text is quoted, and a response without a type counts as text.
     let shown = match content_type {
         Some(media) if !media.trim_start().starts_with("text/") => "unknown".to_owned(),
         _ => String::from_utf8_lossy(&body[..body.len().min(SHOWN)])
             .trim()
             .to_owned(),
     };
+    // The messages of apimachinery's `NewGenericServerResponse`.
     let fixed = match status.as_u16() {
         400 => "the server rejected our request for an unknown reason",
         401 => "the server has asked for the client to provide credentials",
@@ -124,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn error_responses_have_upstreams_texts() {
+    fn error_responses_have_upstreams_messages() {
         let status = br#"{"kind":"Status","status":"Failure","message":"no"}"#;
         for (code, media, body, text) in [
             (

@@ -29,12 +29,18 @@ pub(super) struct Circuit(Mutex<State>);
 struct State {
     slow_failures: u32,
     pause: Duration,
+    /// How often the circuit has opened.
+    openings: u64,
     /// Until when calls fail, and with what.
     open: Option<(Instant, CallError)>,
 }
 
 /// A call that was let through.
-pub(super) struct Entered<'c>(&'c Circuit);
+pub(super) struct Entered<'c> {
+    circuit: &'c Circuit,
+    /// [`State::openings`] when the call began.
+    openings: u64,
+}
 
 impl Circuit {
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -64,23 +70,37 @@ impl Circuit {
             // up.
             *until = now + timeout;
         }
-        Ok(Entered(self))
+        Ok(Entered {
+            circuit: self,
+            openings: state.openings,
+        })
     }
 }
 
 impl Entered<'_> {
     /// Records how the call ended.
     pub(crate) fn record(self, took: Duration, failure: Option<&CallError>) {
-        let mut state = self.0.lock();
+        let mut state = self.circuit.lock();
         let slow = failure.filter(|why| took >= SLOW && matches!(why, CallError::Transport(_) | CallError::Timeout(_)));
         let Some(why) = slow else {
-            *state = State::default();
+            // An answer, or a failure that cost nothing: the webhook is back, or callers find out quickly
+            // that it is not.
+            *state = State {
+                openings: state.openings,
+                ..State::default()
+            };
             return;
         };
+        // Calls that began before the circuit opened say nothing about the webhook since then: each of many
+        // that hang at once would double the pause.
+        if self.openings != state.openings {
+            return;
+        }
         state.slow_failures += 1;
         if state.slow_failures >= FAILURES {
             state.pause = (state.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
             state.open = Some((Instant::now() + state.pause, why.clone()));
+            state.openings += 1;
         }
     }
 }
@@ -122,6 +142,17 @@ mod tests {
             fail(&circuit).await;
         }
         assert!(circuit.enter(TIMEOUT).is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn calls_that_hang_at_once_open_it_for_one_pause() {
+        let circuit = Circuit::default();
+        let calls: Vec<_> = (0..7).map(|_| circuit.enter(TIMEOUT).unwrap()).collect();
+        tokio::time::advance(TIMEOUT).await;
+        for call in calls {
+            call.record(TIMEOUT, Some(&failure()));
+        }
+        assert_eq!(circuit.open_for(), Some(FIRST_PAUSE));
     }
 
     #[tokio::test(start_paused = true)]

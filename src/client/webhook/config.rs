@@ -14,7 +14,7 @@ const DEFAULT_PORT: u16 = 443;
 /// Where a webhook is, and which certificate authorities vouch for it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct WebhookConfig {
-    /// The server.
+    /// Where the webhook is called.
     pub target: Target,
     /// CA certificates in PEM; empty for those of the system.
     pub ca_bundle: Bytes,
@@ -63,6 +63,7 @@ impl WebhookConfig {
                 port: service
                     .get("port")
                     .as_i64()
+                    // Out of range only in an object that was stored without validation.
                     .and_then(|p| p.try_into().ok())
                     .unwrap_or(DEFAULT_PORT),
             },

@@ -4,14 +4,14 @@ use crate::proxy::tls;
 use std::fmt;
 use std::sync::Arc;
 
-/// Why a call failed. `Display` is upstream's text.
+/// Why a call failed. `Display` is upstream's message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CallError {
-    /// There was no response: the text of Go's `url.Error`, such as `Post "https://…": EOF`.
+    /// There was no response: the message of Go's `url.Error`, such as `Post "https://…": EOF`.
     Transport(String),
     /// There was no response in time: the URL.
     Timeout(String),
-    /// The response is an error: its status code, and the text upstream makes of it.
+    /// The response is an error: its status code, and upstream's message for it.
     Status(u16, String),
     /// The response exceeds the limit: the URL and the limit.
     TooLarge(String, usize),
@@ -19,7 +19,7 @@ pub(crate) enum CallError {
     Busy(String),
 }
 
-/// The `clientConfig` of a webhook cannot be used, so the webhook is never called. Upstream's text.
+/// The `clientConfig` of a webhook cannot be used, so the webhook is never called. Upstream's message.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("could not get REST client: {0}")]
 pub(crate) struct UnusableConfig(#[source] Arc<ConfigError>);
@@ -29,7 +29,7 @@ pub(crate) struct UnusableConfig(#[source] Arc<ConfigError>);
 pub(super) enum ConfigError {
     #[error("parse {url:?}: {source}")]
     Url { url: String, source: http::uri::InvalidUri },
-    #[error("{0:?} is no https URL")]
+    #[error("{0:?} is not an https URL")]
     NotHttps(String),
     #[error("webhook configuration must have either service or URL")]
     NoTarget,
@@ -45,7 +45,7 @@ pub(crate) enum ResolveError {
     /// The server does not know the Services yet.
     #[error("the server is still starting")]
     Starting,
-    /// Upstream's text, such as `service "x" not found`.
+    /// Upstream's message, such as `service "x" not found`.
     #[error("{0}")]
     NoAddress(String),
 }
@@ -56,7 +56,7 @@ impl<E: Into<ConfigError>> From<E> for UnusableConfig {
     }
 }
 
-/// A call without a response, with Go's text of a request that failed.
+/// A call without a response, in Go's wording.
 pub(super) fn failed(url: &str, why: impl fmt::Display) -> CallError {
     CallError::Transport(format!("Post {url:?}: {why}"))
 }

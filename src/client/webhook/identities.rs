@@ -4,8 +4,8 @@
 
 use crate::apimachinery::codec::{InFile, yaml};
 use crate::apimachinery::value::Value;
+use crate::client::bearer::BearerToken;
 use crate::client::kubeconfig::{self, InvalidUser};
-use http::HeaderValue;
 use http::header::InvalidHeaderValue;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::{self, PemObject as _};
@@ -25,10 +25,10 @@ pub(crate) struct Identities {
 /// The credentials of one user.
 #[derive(Default)]
 pub(crate) struct Identity {
-    /// The client certificate.
+    /// The client certificate to present; `None`: none.
     pub certificate: Option<Arc<CertifiedKey>>,
-    /// The `Authorization` header.
-    pub authorization: Option<HeaderValue>,
+    /// The token of each call; `None`: none.
+    pub(super) token: Option<Arc<BearerToken>>,
 }
 
 /// A kubeconfig cannot be used. `Display` names the file and the user at fault.
@@ -78,6 +78,7 @@ impl Identities {
 
     fn parse(document: &Value, base: &Path, provider: &CryptoProvider) -> Result<Self, Invalid> {
         let mut users = Vec::new();
+        // All users, not only that of the current context: the webhook decides which one applies.
         for entry in document.get("users").items() {
             let name = entry.str_at(&["name"]);
             let identity = Identity::read(entry.get("user"), base, provider).map_err(|source| Invalid::User {
@@ -111,6 +112,7 @@ impl Identities {
 
     fn named(&self, target: &str) -> Option<&Arc<Identity>> {
         self.exactly(target).or_else(|| {
+            // From the left, so that the longest suffix is tried first.
             let suffixes = target.match_indices('.').map(|(at, _)| format!("*{}", &target[at..]));
             suffixes.into_iter().find_map(|name| self.exactly(&name))
         })
@@ -130,18 +132,10 @@ impl Identity {
                 Some(Arc::new(pair))
             }
         };
-        let authorization = match &credentials.token {
-            None => None,
-            Some(token) => {
-                let value = HeaderValue::from_str(&format!("Bearer {token}"));
-                let mut value = value.map_err(InvalidIdentity::Token)?;
-                value.set_sensitive(true);
-                Some(value)
-            }
-        };
+        let token = credentials.bearer().map_err(InvalidIdentity::Token)?;
         Ok(Self {
             certificate,
-            authorization,
+            token: token.map(Arc::new),
         })
     }
 }
@@ -151,8 +145,8 @@ mod tests {
     use super::*;
     use crate::json;
 
-    #[test]
-    fn users_are_found_by_host_then_wildcard_then_default() {
+    #[tokio::test]
+    async fn users_are_found_by_host_then_wildcard_then_default() {
         let user = |name: &str| json!({"name": name, "user": {"token": name}});
         let names = ["a.ns.svc:443", "b.ns.svc", "*.ns.svc:8443", "*.svc", "current"];
         let document = json!({"current-context": "x", "contexts": [{"name": "x", "context": {"user": "current"}}],
@@ -166,8 +160,8 @@ mod tests {
             ("c.other.svc:443", "*.svc"),
             ("10.0.0.1:9443", "current"),
         ] {
-            let found = identities.of(authority).and_then(|i| i.authorization.clone());
-            assert_eq!(found.unwrap(), format!("Bearer {token}"), "{authority}");
+            let found = identities.of(authority).and_then(|i| i.token.clone());
+            assert_eq!(found.unwrap().header().await, format!("Bearer {token}"), "{authority}");
         }
         assert!(Identities::default().of("a.ns.svc:443").is_none());
     }

@@ -22,6 +22,7 @@ static USER: LazyLock<Arc<UserInfo>> =
 
 /// True if the webhook is the API server itself.
 pub(super) fn is_addressed(target: &Target) -> bool {
+    // By name and port, not by address: a URL that names the Service means this server as well.
     target.host_and_port() == AUTHORITY
 }
 
@@ -34,6 +35,7 @@ pub(super) fn request(target: PathAndQuery, headers: HeaderMap, body: Bytes) -> 
     *request.body_mut() = Body::full(body);
     let context = RequestContext::of_mut(&mut request);
     context.in_process = Some(USER.clone());
+    // As over a loopback connection, for audit events.
     context.remote = Some(RemoteAddr(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))));
     request
 }

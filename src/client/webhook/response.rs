@@ -11,7 +11,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// A response up to this many bytes needs no permit.
 const SMALL: usize = 64 << 10;
-/// Most larger responses in memory at the same time.
+/// Maximum number of larger responses in memory at the same time.
 const LARGE_RESPONSES: usize = 4;
 
 /// The permits of one webhook's large responses.
@@ -71,6 +71,7 @@ impl ResponsePermits {
             }
             if permit.is_none() && size > SMALL {
                 permit = Some(self.permit().await);
+                // Both are at most `max`, so the webhook cannot make us reserve more.
                 bytes.reserve_exact(expected.max(size) - bytes.len());
             }
             while data.has_remaining() {

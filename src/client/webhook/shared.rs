@@ -29,11 +29,13 @@ impl SharedWebhooks {
     /// # Errors
     /// If the CA bundle cannot be used.
     pub(crate) fn get(&self, config: &WebhookConfig) -> Result<Arc<Webhook>, UnusableConfig> {
+        // Held while connecting, so that concurrent users of a new configuration get the same webhook.
         let mut known = self.known.lock();
         if let Some(webhook) = known.get(config).and_then(Weak::upgrade) {
             return Ok(webhook);
         }
         let webhook = Arc::new(self.webhooks.connect(config, self.limits)?);
+        // Only when one is added: the map can only then grow.
         known.retain(|_, webhook| webhook.strong_count() > 0);
         known.insert(config.clone(), Arc::downgrade(&webhook));
         Ok(webhook)

@@ -72,6 +72,7 @@ async fn a_service_is_resolved_and_its_certificate_verified_for_its_cluster_name
         async { Response::new(Bytes::from_static(b"ok")) }
     };
     let fake = FakeWebhook::start(&["s.n.svc"], answer).await;
+    // Dropped at once, so that nothing listens there.
     let dead = std::net::TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
@@ -122,7 +123,7 @@ async fn calls_are_spread_over_the_endpoints_of_a_service() {
 }
 
 #[tokio::test]
-async fn an_endpoint_that_hangs_is_left_alone_until_it_answers_a_probe() {
+async fn a_hanging_endpoint_gets_no_calls_until_it_answers_a_probe() {
     let alive = FakeWebhook::start(&["s.n.svc"], |_| async { Response::new(Bytes::from_static(b"ok")) }).await;
     let hangs = Arc::new(AtomicBool::new(true));
     let still = hangs.clone();
@@ -138,6 +139,7 @@ async fn an_endpoint_that_hangs_is_left_alone_until_it_answers_a_probe() {
     .await;
     let webhook = service_of([&alive, &hung]);
     let mut failed = 0;
+    // Calls that go to the other endpoint succeed in between.
     while failed < 3 {
         let called = webhook.post(call(Duration::from_millis(100))).await;
         failed += usize::from(called.is_err());
@@ -163,7 +165,7 @@ async fn an_endpoint_that_hangs_is_left_alone_until_it_answers_a_probe() {
 }
 
 #[tokio::test]
-async fn failures_have_upstreams_texts() {
+async fn failures_have_upstreams_messages() {
     let fake = FakeWebhook::start(&["127.0.0.1"], |_| async { Response::new(Bytes::new()) }).await;
     let missing = webhooks(Err(ResolveError::NoAddress("service \"s\" not found".to_owned())));
     let missing = missing.connect(&service(&fake), LIMITS).unwrap();

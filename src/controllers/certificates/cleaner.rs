@@ -1,4 +1,5 @@
-//! Deletes old certificate signing requests (`certificates/cleaner`).
+//! Deletes old certificate signing requests (upstream's `certificates/cleaner`): computes when each expires, and
+//! leaves the deletion to [`expiry`](crate::controllers::expiry).
 
 use super::GROUP;
 use crate::apimachinery::codec::json::projection::Mask;
@@ -47,6 +48,8 @@ impl Request {
 fn expires(request: &Value) -> Option<OffsetDateTime> {
     let certificate = request.str_at(&["status", "certificate"]);
     let conditions = request.at(&["status", "conditions"]).items();
+    // Only requests without any condition count as pending. With others than the known ones a request stays,
+    // as upstream.
     if conditions.is_empty() {
         let created = time::parse(request.meta("creationTimestamp")).ok()?;
         return created.checked_add(WAITING.try_into().ok()?);
@@ -63,6 +66,7 @@ fn expires(request: &Value) -> Option<OffsetDateTime> {
     };
     let approved = conditions.iter().any(|c| c.str_at(&["type"]) == "Approved");
     let ended = approved.then(|| end_of(certificate)).flatten();
+    // The earliest: upstream deletes when any of its rules applies.
     conditions.iter().filter_map(after).chain(ended).min()
 }
 

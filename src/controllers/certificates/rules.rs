@@ -11,7 +11,7 @@ pub(crate) const KUBELET_CLIENT: &str = "kubernetes.io/kube-apiserver-client-kub
 pub(crate) const KUBELET_SERVING: &str = "kubernetes.io/kubelet-serving";
 pub(crate) const LEGACY: &str = "kubernetes.io/legacy-unknown";
 
-/// Why a signer refuses a request. Upstream's texts.
+/// Why a signer refuses a request, worded as upstream.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refused {
     #[error("invalid usage for client certificate: {0}")]
@@ -44,7 +44,7 @@ pub(crate) fn check(signer: &str, request: &CertificateRequest, usages: &[Str]) 
         KUBELET_CLIENT => kubelet_client(request, usages),
         KUBELET_SERVING => kubelet_serving(request, usages),
         CLIENT => client(usages),
-        // No restrictions apply.
+        // `legacy-unknown` has no restrictions. Custom signers are not signed here.
         _ => Ok(()),
     }
 }
@@ -70,6 +70,7 @@ fn kubelet_client(request: &CertificateRequest, usages: &[Str]) -> Result<(), Re
         (AlternativeName::IP, "IP"),
         (AlternativeName::URI, "URI"),
     ];
+    // The order of the checks decides which message the user reads; it is upstream's.
     none_of(request, &refused)?;
     common_name(request)?;
     exactly(usages, "client auth")
@@ -105,7 +106,7 @@ fn common_name(request: &CertificateRequest) -> Result<(), Refused> {
     }
 }
 
-/// The usages are the purpose and those of the key, of which RSA keys have one more.
+/// Requires the usages to be `purpose` and `digital signature`, optionally with `key encipherment` (RSA keys).
 fn exactly(usages: &[Str], purpose: &str) -> Result<(), Refused> {
     let usages: BTreeSet<&str> = usages.iter().map(Str::as_str).collect();
     let others = BTreeSet::from(["digital signature", purpose]);
@@ -114,6 +115,7 @@ fn exactly(usages: &[Str], purpose: &str) -> Result<(), Refused> {
     match usages == others || usages == rsa {
         true => Ok(()),
         false => {
+            // Upstream lists the larger set, sorted.
             let wanted: Vec<&str> = rsa.into_iter().collect();
             Err(Refused::Usages(wanted.join(" ")))
         }
@@ -192,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_get_certificates_of_clients() {
+    fn client_requests_need_client_usages() {
         let anybody = node("x", "y", &[]);
         assert_eq!(
             check(CLIENT, &anybody, &all(&["client auth", "key encipherment"])),

@@ -19,7 +19,7 @@ use crate::json;
 use crate::storage::{MinRevision, Revision};
 use std::sync::Arc;
 
-/// The state of an owner, as one reference to it shows it.
+/// The state of an owner under the coordinates of one reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
     /// It does not exist, or not under these coordinates.
@@ -43,6 +43,7 @@ pub(super) enum Verdict {
 /// The rule of the module's table. `has_dependents` is about the object itself.
 pub(super) fn verdict(standings: &[Standing], object: &Tracked, has_dependents: bool) -> Verdict {
     let any = |s: Standing| standings.contains(&s);
+    // An owner that cannot be resolved may exist: deleting the object could destroy data.
     if any(Standing::Invalid) || standings.is_empty() {
         Verdict::Keep
     } else if any(Standing::Solid) {
@@ -51,7 +52,9 @@ pub(super) fn verdict(standings: &[Standing], object: &Tracked, has_dependents: 
             false => Verdict::Release,
         }
     } else if any(Standing::Waiting) && has_dependents {
+        // The owner waits for this object, so this object must wait for its own dependents.
         Verdict::Delete("Foreground")
+    // Finalizers that the object has already express what its creator wants for its dependents.
     } else if object.orphans {
         Verdict::Delete("Orphan")
     } else if object.foreground {
@@ -65,6 +68,7 @@ impl Collector {
     pub(super) async fn examine(&self, uid: &Uid) -> Result<(), Error> {
         let Some(node) = self.node(uid) else { return Ok(()) };
         let object = &node.object;
+        // Deleting it again would be a no-op at best; only its own dependents may still need a push.
         if object.deleting {
             if object.waits_for_dependents() {
                 self.add(Item::Owner(uid.clone()));
@@ -81,6 +85,7 @@ impl Collector {
                 self.set_owners(&node, solid).await.map(drop)
             }
             Verdict::Delete(policy) => {
+                // A and B own each other and both wait: unless one stops blocking, neither is ever deleted.
                 if standings.contains(&Standing::Waiting) && has_dependents && self.is_in_cycle(uid).await {
                     return self.unblock(&node).await;
                 }
@@ -109,6 +114,7 @@ impl Collector {
         node: &Node<Arc<Resource>>,
         seen: &mut Seen,
     ) -> Result<Standing, Error> {
+        // UIDs are never reused, so a deletion that was seen is final and needs no read.
         if self.graph().is_gone(&reference.uid) {
             return Ok(Standing::Dangling);
         }
@@ -123,9 +129,11 @@ impl Collector {
         };
         seen.remember(reference, &found);
         let owner = match found {
+            // Same name, other UID: the owner was deleted and created anew. The new one is not the owner.
             Found::Owner(owner) if owner.uid == reference.uid => owner,
             other => {
                 if let Some(of) = of.filter(|of| of.resource.namespaced)
+                    // Only now, because every search counts against the bound.
                     && seen.may_search()
                 {
                     self.report_misplaced(reference, node, &of).await;
@@ -160,6 +168,7 @@ impl Collector {
             r.group == reference.group() && r.kind == reference.kind && r.has("get")
         };
         let Some(resource) = served.resources.iter().find(is_owner) else {
+            // Retried, not dangling: the API server of the kind may only be missing for now.
             return Err(Error::UnknownKind(
                 reference.api_version.to_string(),
                 reference.kind.to_string(),
@@ -209,6 +218,7 @@ impl Collector {
     async fn delete(&self, node: &Node<Arc<Resource>>, policy: &str) -> Result<(), Error> {
         let path = node.resource.path(&node.key);
         let mut options = json!({"apiVersion": "meta.k8s.io/v1", "kind": "DeleteOptions", "propagationPolicy": policy,
+            // The version, too: between decision and deletion the object may have got another owner.
             "preconditions": {"uid": (&*node.object.uid), "resourceVersion": (node.object.revision.0.to_string())}});
         let Err(refused) = self.api.delete(path, &options).await else {
             return Ok(());
@@ -226,6 +236,7 @@ impl Collector {
             Some(false) => return Err(Error::Changed),
             Some(true) => {}
         }
+        // Status updates of a busy object could otherwise fail the precondition for ever.
         options.unset(&["preconditions", "resourceVersion"]);
         match self.api.delete(path, &options).await {
             Err(e) if e.code != 404 => Err(e.into()),

@@ -11,7 +11,7 @@
 
 use crate::apimachinery::value::Str;
 use crate::controllers::objects::{OwnerReference, Tracked, Uid};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -60,10 +60,12 @@ struct Owner {
     gone: bool,
 }
 
+/// Ordered maps: a hash map with all objects of a cluster would move them all in one insertion when it grows, under the
+/// lock and on a reactor.
 #[derive(Debug)]
 pub(crate) struct Graph<K> {
-    nodes: HashMap<Uid, Node<K>>,
-    owners: HashMap<Uid, Owner>,
+    nodes: BTreeMap<Uid, Node<K>>,
+    owners: BTreeMap<Uid, Owner>,
 }
 
 /// A node that was replaced. Its references still have to follow; see [`Self::plan`].
@@ -78,7 +80,7 @@ pub(crate) struct Replaced {
 /// A change of one reference.
 #[derive(Debug)]
 enum Step {
-    /// The object refers to the owner. A reference that it did not have says where it looks for it.
+    /// The object refers to the owner; `new` has the coordinates of a reference that was added.
     Link {
         owner: Uid,
         blocks: bool,
@@ -115,8 +117,8 @@ pub(crate) struct Plan {
 impl<K> Default for Graph<K> {
     fn default() -> Self {
         Self {
-            nodes: HashMap::new(),
-            owners: HashMap::new(),
+            nodes: BTreeMap::new(),
+            owners: BTreeMap::new(),
         }
     }
 }
@@ -147,6 +149,7 @@ impl Replaced {
             new.uid.clone(),
             steps(key, before.map_or(&[], |b| &b.owners), &new.owners),
         );
+        // Only on the transition; later changes of an object that waits need no further pass.
         let began = |of: fn(&Tracked) -> bool| of(&new) && !before.is_some_and(of);
         if began(Tracked::waits_for_orphans) {
             plan.items.push(Item::Orphan(new.uid.clone()));
@@ -162,6 +165,7 @@ fn steps(key: &str, old: &[OwnerReference], new: &[OwnerReference]) -> Vec<Step>
     if *old == *new {
         return Vec::new();
     }
+    // Sets, because a client may send tens of thousands of references: comparing each with each is quadratic.
     let known: HashSet<&OwnerReference> = old.iter().collect();
     let kept: HashSet<&Uid> = new.iter().map(|r| &r.uid).collect();
     let blocking: HashSet<&Uid> = new.iter().filter(|r| r.is_blocking()).map(|r| &r.uid).collect();
@@ -174,6 +178,7 @@ fn steps(key: &str, old: &[OwnerReference], new: &[OwnerReference]) -> Vec<Step>
         (true, owner) => Step::Keep { owner },
         (false, owner) => Step::Unlink { owner },
     });
+    // Links first: an owner that is kept must not become empty, and lose what is cached of it, in between.
     links.chain(rest).collect()
 }
 
@@ -249,6 +254,7 @@ impl<K: Clone> Graph<K> {
             Step::Gone => {
                 if let Some(owner) = self.owners.get_mut(of) {
                     owner.gone = true;
+                    // Nothing may be confirmed for it any more.
                     owner.found.clear();
                     items.push(Item::Owner(of.clone()));
                 }
@@ -259,6 +265,7 @@ impl<K: Clone> Graph<K> {
 
     fn link(&mut self, of: &Uid, uid: &Uid, blocks: bool, new: Option<Coordinates>) -> bool {
         let owner = self.owners.entry(uid.clone()).or_default();
+        // Several references to one owner are one dependent; the count must not drift.
         if let Some(blocked) = owner.dependents.insert(of.clone(), blocks) {
             owner.blocking -= usize::from(blocked);
         }
@@ -282,6 +289,7 @@ impl<K: Clone> Graph<K> {
             owner.blocking -= usize::from(blocked);
         }
         if owner.dependents.is_empty() {
+            // Owners without dependents are not stored: the graph is as large as the references, not as the cluster.
             self.owners.remove(uid);
         }
     }
@@ -305,6 +313,7 @@ impl<K: Clone> Graph<K> {
         rest.take(n).map(|(uid, _)| uid.clone()).collect()
     }
 
+    // An entry exists only while it has dependents; see `unlink`.
     pub(crate) fn has_dependents(&self, owner: &Uid) -> bool {
         self.owners.contains_key(owner)
     }

@@ -1,5 +1,5 @@
-//! Tells users about owners in other namespaces. A reference has no namespace: it means the dependent's, so
-//! such an owner counts as absent.
+//! Events about owners in other namespaces. A reference has no namespace: it means the dependent's, so such an
+//! owner counts as absent, and the object is deleted. The event is the user's only hint.
 
 use super::Collector;
 use super::graph::Node;
@@ -25,7 +25,9 @@ impl Collector {
             if n % BATCH == BATCH - 1 {
                 tokio::task::yield_now().await;
             }
+            // A lookup per namespace in the informer's map, without any read.
             let owner = owners.find(&format!("{namespace}/{}", reference.name));
+            // Only the same UID proves a mistake; an object that merely has the same name is unrelated.
             if **namespace != *own && owner.is_some_and(|owner| owner.uid == reference.uid) {
                 return self.warn(reference, node, own).await;
             }
@@ -60,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_message_is_that_of_upstream() {
+    fn the_message_is_worded_as_upstream() {
         let reference = OwnerReference {
             uid: "poduid2".into(),
             api_version: "v1".into(),

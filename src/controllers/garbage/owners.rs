@@ -11,6 +11,7 @@ impl Collector {
     pub(super) async fn owner(&self, uid: &Uid) -> Result<(), Error> {
         match self.node(uid) {
             Some(node) if node.object.waits_for_dependents() => {
+                // A dependent that was created before the owner's deletion may not have been reported yet.
                 self.objects.catch_up().await;
                 if !self.graph().is_blocked(uid) {
                     return self.remove_finalizer(&node, FOREGROUND).await;
@@ -21,6 +22,7 @@ impl Collector {
         }
         let mut after = None;
         loop {
+            // In batches by key: the lock is not held over the queue, and dependents may come and go in between.
             let batch = self.graph().dependents_after(uid, after.as_ref(), BATCH);
             let Some(last) = batch.last().cloned() else {
                 return Ok(());
@@ -46,6 +48,7 @@ impl Collector {
             let orphaned = batch.into_iter().map(|dependent| self.orphan_one(dependent, uid));
             let mut orphaned = futures_util::stream::iter(orphaned).buffer_unordered(BATCH).boxed();
             while let Some(result) = orphaned.next().await {
+                // One failure does not stop the others. The finalizer stays until a retry finds no dependents.
                 failed = result.err().or(failed);
             }
         }
@@ -63,6 +66,7 @@ impl Collector {
                     .await
                     .map(drop)
             }
+            // Deleted meanwhile, or it no longer has owners.
             None => Ok(()),
         }
     }

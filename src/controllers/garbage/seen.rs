@@ -1,5 +1,6 @@
-//! [`Seen`]: what the examination of one object has read. An object may have tens of thousands of references,
-//! all to the same owner under different UIDs, or to owners that do not exist.
+//! [`Seen`]: the owners that the examination of one object has read. An object may have tens of thousands of
+//! references, all to the same owner under different UIDs, or to owners that do not exist; each place is read
+//! once.
 
 use crate::apimachinery::value::Str;
 use crate::controllers::discovery::Discovered;
@@ -55,6 +56,8 @@ impl From<Option<Owner>> for Found {
 
 impl Seen {
     fn place(reference: &OwnerReference) -> Place {
+        // Neither UID nor namespace: the UID is compared afterwards, and all references of an object share its
+        // namespace.
         (reference.group().into(), reference.kind.clone(), reference.name.clone())
     }
 
@@ -68,6 +71,7 @@ impl Seen {
 
     /// Whether another owner may be searched for in other namespaces.
     pub(super) fn may_search(&mut self) -> bool {
+        // Counts the question, not the result: a search that finds nothing costs as much.
         self.searches += 1;
         self.searches <= MAX_SEARCHES
     }

@@ -1,4 +1,5 @@
-//! [`SharedGraph`]: the graph behind a lock. Reactors wait for it, so that it is held for short times only.
+//! [`SharedGraph`]: the graph behind a lock. Reactor threads wait for it, so it is held for short times only:
+//! large changes are applied in batches, between which others get the lock.
 
 use super::graph::{Graph, Item};
 use crate::client::Change;
@@ -31,6 +32,7 @@ impl<K: Clone> SharedGraph<K> {
         if let Some(graph) = self.graph.try_lock() {
             return graph;
         }
+        // Relaxed suffices: a stale count makes `give_way` yield once too often or too seldom.
         self.waiting.fetch_add(1, Ordering::Relaxed);
         let graph = self.graph.lock();
         self.waiting.fetch_sub(1, Ordering::Relaxed);
@@ -46,6 +48,7 @@ impl<K: Clone> SharedGraph<K> {
     /// Calls `between` after each batch but the last one, without the lock.
     fn change_in_batches(&self, resource: &K, change: &Change<'_, Tracked>, between: impl Fn()) -> Vec<Item> {
         let replaced = self.lock().replace(resource, change.key, change.old, change.new);
+        // Without the lock: planning hashes all references.
         let mut plan = replaced.plan(change.key);
         loop {
             let more = self.lock().apply(&mut plan, BATCH);

@@ -1,4 +1,4 @@
-//! The graph and the rule together, against a restatement: in the end an object exists unless it was deleted
+//! The graph and the rule together, against a reference model: in the end an object exists unless it was deleted
 //! or all of its owners are.
 
 use super::examine::{Standing, Verdict, verdict};
@@ -12,8 +12,8 @@ use std::sync::Arc;
 /// An action of a user on one of a few objects.
 #[derive(Clone, Debug)]
 enum Action {
-    /// Creates the object, with references to objects that need not exist. The flags tell which references
-    /// block.
+    /// Creates the object, with references to objects that need not exist. The flags are
+    /// `blockOwnerDeletion`.
     Create(usize, Vec<(usize, bool)>),
     Delete(usize, Policy),
 }
@@ -143,6 +143,7 @@ impl Cluster {
             if self.pending.is_empty() {
                 return;
             }
+            // Any order must lead to the same result, as workers run concurrently.
             let at = order.next().unwrap_or(0) % self.pending.len();
             let item = self.pending.swap_remove(at);
             // A queue holds an item once.
@@ -153,7 +154,7 @@ impl Cluster {
     }
 }
 
-/// References go to lower numbers, so there are no cycles: those never go away by themselves.
+/// References point to lower numbers, so there are no cycles, which would never be collected.
 fn actions() -> impl Strategy<Value = Vec<Action>> {
     let create = (1usize..10).prop_flat_map(|n| {
         let references = prop::collection::btree_map(0..n, any::<bool>(), 0..3);
@@ -164,7 +165,7 @@ fn actions() -> impl Strategy<Value = Vec<Action>> {
     prop::collection::vec(prop_oneof![2 => create, 1 => delete], 1..30)
 }
 
-/// The restatement. Each action is followed by the collection of everything that became garbage.
+/// The reference model. Each action is followed by the collection of everything that became garbage.
 fn expected(actions: &[Action]) -> BTreeSet<Uid> {
     let mut objects: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
     let mut deleted = BTreeSet::new();

@@ -70,6 +70,7 @@ pub(crate) fn report(namespace: &mut Value, progress: &Progress, now: &str) {
         ),
     ];
     for (kind, (status, reason, message)) in conditions {
+        // Keeps `lastTransitionTime` unless the status changes, so repeated passes write nothing.
         conditions::set(namespace, kind, status, reason, &message, now);
     }
 }

@@ -56,6 +56,7 @@ impl Remaining {
         }
         if !matches!(object.str_at(&["status", "phase"]), "Succeeded" | "Failed") {
             let seconds = object.at(&["spec", "terminationGracePeriodSeconds"]).as_i64();
+            // Terminated pods need no time to shut down.
             self.grace = self.grace.max(seconds.unwrap_or(0));
         }
     }
@@ -89,11 +90,13 @@ pub(crate) async fn delete_all(
             }
         }
     }
+    // The requests end in any order; a stable message avoids needless status updates.
     progress.content.sort();
 }
 
 async fn delete(api: &Loopback, namespace: &Value, resource: &ServedResource) -> Result<Remaining, Failure> {
     let path = Path::of(&resource.group, &resource.version, namespace.name(), &resource.resource);
+    // Background: dependents are in the same namespace and deleted by the same pass.
     let options = json!({"apiVersion": "meta.k8s.io/v1", "kind": "DeleteOptions", "propagationPolicy": "Background"});
     let whole = match resource.has("deletecollection") {
         true => api.delete(path, &options).await,
@@ -102,6 +105,7 @@ async fn delete(api: &Loopback, namespace: &Value, resource: &ServedResource) ->
     match whole {
         Ok(()) => {}
         // Servers without the verb: one by one.
+        // 404 for a resource that discovery still lists, 405 for a server without `deletecollection`.
         Err(e) if matches!(e.code, 404 | 405) => {
             let add = |mut names: Vec<Str>, object: &Value| {
                 names.push(object.name().into());
@@ -117,6 +121,7 @@ async fn delete(api: &Loopback, namespace: &Value, resource: &ServedResource) ->
         Err(e) => return Err(e),
     }
     if !resource.has("list") {
+        // Without a list there is no way to tell; upstream assumes that nothing is left.
         return Ok(Remaining::default());
     }
     let is_pods = resource.group.is_empty() && resource.resource == "pods";
@@ -131,6 +136,7 @@ async fn delete(api: &Loopback, namespace: &Value, resource: &ServedResource) ->
     if !left.finalizers.is_empty() {
         left.estimate = left.estimate.max(FINALIZER_ESTIMATE);
     }
+    // Nothing holds these objects, so they should be gone: an error, not a reason to wait.
     if left.count > 0 && left.estimate.is_zero() {
         return Err(Failure::unreadable(format!(
             "unexpected items still remain in namespace: {} for gvr: {}",
@@ -155,6 +161,7 @@ fn grace(seconds: i64, namespace: &Value) -> Duration {
     let passed = since.map(|since| OffsetDateTime::now_utc() - since);
     let longest = Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
     match passed.and_then(|p| Duration::try_from(p).ok()) {
+        // Pods that are still there are stuck, which `delete` reports as an error.
         Some(passed) if passed > longest => Duration::ZERO,
         _ => longest,
     }

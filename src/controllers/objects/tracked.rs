@@ -1,4 +1,5 @@
-//! [`Tracked`]: the metadata of an object that the loops react to.
+//! [`Tracked`]: the metadata that the garbage collector and the quota loop keep of every object of the cluster,
+//! hence as little as possible.
 
 use crate::apimachinery::codec::json::projection::Mask;
 use crate::apimachinery::object::ObjectView as _;
@@ -15,7 +16,7 @@ pub(crate) const ORPHAN: &str = "orphan";
 /// An object's UID.
 pub(crate) type Uid = Arc<str>;
 
-/// The metadata that the loops react to.
+/// The informers' record of an object of any kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Tracked {
     pub uid: Uid,
@@ -73,6 +74,7 @@ impl OwnerReference {
 
     /// The group of the owner's kind.
     pub(crate) fn group(&self) -> &str {
+        // Versions are ignored: a reference holds, in whichever version its kind is served.
         self.api_version.split_once('/').map_or("", |(group, _)| group)
     }
 }
@@ -83,6 +85,7 @@ impl Tracked {
     }
 
     pub(crate) fn from_value(object: &Value, revision: Revision) -> Self {
+        // Reduced to two flags: other finalizers belong to other controllers.
         let finalizers = object.finalizers();
         let owners = object.at(&["metadata", "ownerReferences"]).items().iter();
         Self {
@@ -105,7 +108,7 @@ impl Tracked {
         self.deleting && self.orphans
     }
 
-    /// Whether the graph has to know the object as a node.
+    /// Whether the graph needs a node for the object.
     pub(crate) fn is_node(&self) -> bool {
         !self.owners.is_empty() || self.waits_for_dependents() || self.waits_for_orphans()
     }

@@ -1,4 +1,5 @@
-//! Which kinds a policy is checked against: those of the resources that its rules name, without wildcards.
+//! Selects the kinds that a policy is checked against: those of the resources that its rules list without
+//! wildcards (upstream's `typesToCheck` in `policy/validating/typechecking.go`).
 
 use crate::apimachinery::value::{Str, Value};
 use crate::controllers::discovery::AGGREGATED;
@@ -7,7 +8,7 @@ use crate::interrupt::checkpoint;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// After so many kinds of one rule, the rest of the policy is not looked at.
+/// Once a rule has this many kinds, further kinds and rules are not checked (`maxTypesToCheck`).
 const MAX_KINDS: usize = 10;
 
 /// A kind in a version, in upstream's order.
@@ -124,10 +125,12 @@ impl<'a> Rule<'a> {
             |key: &str| -> BTreeSet<&'a str> { rule.get(key).items().iter().filter_map(Value::as_str).collect() };
         let numbered = |all: BTreeSet<&'a str>| all.into_iter().enumerate().map(|(i, name)| (name, i)).collect();
         let (groups, versions) = (list("apiGroups"), list("apiVersions"));
+        // Upstream does not guess which of many kinds such a rule is written for.
         if groups.iter().chain(&versions).any(|name| name.contains('*')) {
             return None;
         }
         let mut resources: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+        // Subresources have types of their own, which upstream does not check either.
         let named = list("resources").into_iter().filter(|r| !r.contains(['*', '/']));
         for (i, resource) in named.enumerate() {
             resources.entry(resource.to_lowercase()).or_default().push(i);
@@ -144,6 +147,7 @@ impl<'a> Rule<'a> {
     fn kinds<'s>(&self, served: &'s [Served]) -> Vec<&'s Gvk> {
         let mut found = Vec::new();
         for (at, of) in served.iter().enumerate() {
+            // The most selective check first.
             let Some(version) = self.versions.get(of.kind.version.as_str()) else {
                 continue;
             };
@@ -159,6 +163,7 @@ impl<'a> Rule<'a> {
                 }
             }
         }
+        // Upstream's order of search, on which the cut after ten kinds depends.
         found.sort_unstable();
         found.into_iter().map(|(_, _, _, at)| &served[at].kind).collect()
     }

@@ -14,8 +14,8 @@ use torana_cel::{Field, ObjectType, Schema, Type, escape};
 
 /// Maximum number of cached kinds.
 const MAX_KNOWN: usize = 64;
-/// How many schemas a kind has at most once references are followed. Ours have some thousand; a few
-/// references that each name the next one twice would have millions.
+/// Maximum number of schemas of a kind once references are followed. Built-in kinds have some thousand; a chain
+/// of a few schemas that each refer to the next one twice would have millions.
 const MAX_SCHEMAS: usize = 100_000;
 const REFERENCES: &str = "#/components/schemas/";
 
@@ -23,7 +23,7 @@ static UNTYPED: LazyLock<Schema> = LazyLock::new(Schema::any);
 /// The stand-in for a reference to a schema that contains it.
 static CIRCULAR: LazyLock<Value> = LazyLock::new(|| crate::json!({"type": "object"}));
 
-/// The declared type of the objects of a kind. It may have no field that expressions can use.
+/// The declared type of the objects of a kind; `None` if expressions cannot use any of its fields.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shape(Option<Schema>);
 
@@ -79,7 +79,7 @@ impl Schemas {
             let document = match self.api.get(&address).await {
                 Ok(document) => document,
                 Err(e) => {
-                    tracing::debug!(document = address.as_str(), error = %e, "types of policies are not known");
+                    tracing::debug!(document = address.as_str(), error = %e, "an OpenAPI document cannot be read");
                     continue;
                 }
             };
@@ -94,6 +94,7 @@ impl Schemas {
             let shapes = shapes.ok_or_else(|| Failure::unreadable("the schemas could not be read in time"))?;
             let mut known = self.known.lock();
             if known.len() + shapes.len() > MAX_KNOWN {
+                // Everything at once is simpler than an eviction order, and rare: few policies match so many kinds.
                 known.clear();
             }
             for (i, (shape, kind)) in indexes.into_iter().zip(shapes) {
@@ -115,6 +116,7 @@ pub(super) fn declared(document: &Value, kind: &Gvk) -> Option<Shape> {
             (text("group"), text("version"), text("kind")) == (&kind.group, &kind.version, &kind.kind)
         })
     };
+    // The name starts `within`, so that a schema which contains itself is found to be circular.
     let (name, schema) = schemas.iter().find(|(_, v)| describes(v))?;
     let mut reader = Reader {
         schemas,
@@ -136,7 +138,7 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Declares the values of a schema; `None` if expressions cannot know them. `root` is true for objects
+    /// Declares the values of a schema; `None` if they have no type in CEL. `root` is true for objects
     /// with metadata.
     fn declare(&mut self, schema: &'a Value, name: &str, root: bool) -> Result<Option<Schema>, Unusable> {
         checkpoint();
@@ -198,12 +200,14 @@ impl<'a> Reader<'a> {
             let of = self.declare(values, &format!("{name}.@elem"), is_embedded(values))?;
             return Ok(of.map(|of| Schema::map(of, u64::MAX)));
         }
+        // Structural schemas of custom resources usually leave `metadata` open; upstream then supplies these fields.
         let replaced = root && !self.has_type_and_name(v);
         let mut fields = Vec::new();
         for (key, property) in v.get("properties").as_object().into_iter().flat_map(|m| m.iter()) {
             if replaced && matches!(key, "apiVersion" | "kind" | "metadata") {
                 continue;
             }
+            // Names that cannot be CEL identifiers are not accessible to expressions.
             let Some(escaped) = escape(key) else { continue };
             let of = self.declare(property, &format!("{name}.{escaped}"), is_embedded(property))?;
             fields.extend(of.map(|of| field(&escaped, key, of)));
@@ -355,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn references_that_multiply_are_not_followed_for_ever() {
+    fn exponential_references_are_bounded() {
         let mut document = json!({"components": {"schemas": {"n40": {"type": "string"}}}});
         for i in 0..40 {
             let next = format!("#/components/schemas/n{}", i + 1);

@@ -30,6 +30,7 @@ impl AccountToken {
             }
             mask
         });
+        // The indexed field avoids decoding the many Secrets of other types.
         (entry.field("type") == Some(TYPE)).then(|| Self::from_value(&entry.decode_parts(&PARTS)))?
     }
 

@@ -14,7 +14,7 @@ use std::fmt;
 use std::sync::LazyLock;
 
 const TYPE: &str = "bootstrap.kubernetes.io/token";
-/// How the keys of their Secrets begin.
+/// Storage key prefix of the Secrets with bootstrap tokens; their name is fixed by upstream.
 pub(crate) const BOOTSTRAP_TOKENS: &str = "kube-system/bootstrap-token-";
 
 #[derive(PartialEq, Eq)]
@@ -24,12 +24,13 @@ pub(crate) struct BootstrapToken {
     secret: Vec<u8>,
     /// May sign the ConfigMap `cluster-info`.
     pub signs: bool,
-    /// `None` without an end. One that cannot be read has passed.
+    /// `None` if it never expires. An expiration that cannot be parsed counts as passed.
     pub expires: Option<OffsetDateTime>,
 }
 
 impl fmt::Debug for BootstrapToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // By hand, so that the secret never gets into a log.
         f.debug_struct("BootstrapToken")
             .field("id", &self.id)
             .finish_non_exhaustive()
@@ -47,6 +48,7 @@ impl BootstrapToken {
 
     fn from_value(secret: &Value) -> Option<Self> {
         let data = |key: &str| STANDARD.decode(secret.str_at(&["data", key])).unwrap_or_default();
+        // Not UTF-8 is present but unparsable, which must not count as absent: fail closed.
         let expires = String::from_utf8(data("expiration")).unwrap_or_else(|_| "?".to_owned());
         let expires = (!expires.is_empty()).then(|| time::parse(&expires).unwrap_or(OffsetDateTime::UNIX_EPOCH));
         let (id, key) = (data("token-id"), data("token-secret"));
@@ -73,6 +75,7 @@ impl BootstrapToken {
         let signed = format!("{header}.{}", URL_SAFE_NO_PAD.encode(text));
         let key = hmac::Key::new(hmac::HMAC_SHA256, &self.secret);
         let tag = hmac::sign(&key, signed.as_bytes());
+        // Detached: the payload is the ConfigMap's `kubeconfig`, so it is not repeated.
         format!("{header}..{}", URL_SAFE_NO_PAD.encode(tag.as_ref()))
     }
 }

@@ -1,5 +1,5 @@
-//! The Endpoints objects of Services with selectors. They have the addresses of the Service's first family
-//! only.
+//! The Endpoints objects of Services with selectors (upstream's `endpoints_controller.go`). They have the addresses
+//! of the Service's first family only. `subsets` brings them into their canonical form.
 
 use super::subsets::{Subset, repack, truncate};
 use super::trigger::{self, TriggerTimes};
@@ -24,10 +24,10 @@ const OVER_CAPACITY: &str = "endpoints.kubernetes.io/over-capacity";
 const SKIP_MIRROR: &str = "endpointslice.kubernetes.io/skip-mirror";
 const LEADER: &str = "control-plane.alpha.kubernetes.io/leader";
 
-/// The parts of an Endpoints object that the loops keep.
+/// The informers' record of an Endpoints object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EndpointsFlags {
-    /// It records a leader, and has no Service.
+    /// It is the lock of a leader election; it has no Service and must not be deleted for that.
     pub(crate) leader: bool,
     /// Its label disables mirroring to EndpointSlices.
     pub(crate) skipped: bool,
@@ -47,7 +47,7 @@ impl EndpointsFlags {
     }
 }
 
-/// Keeps the Endpoints.
+/// State that the workers share.
 struct Endpoints {
     workloads: Arc<Workloads>,
     known: Informer<EndpointsFlags>,
@@ -94,6 +94,7 @@ pub(crate) fn start(term: &Term) {
 impl Endpoints {
     async fn sync(self: Arc<Self>, key: Str) -> Result<(), Failure> {
         self.workloads.ready().await;
+        // Otherwise the object that the last pass created would be created again.
         self.known.catch_up(&*self.storage).await;
         let Some((namespace, name)) = key.split_once('/') else {
             return Ok(());
@@ -147,6 +148,7 @@ impl Endpoints {
 
 /// The subsets of a Service.
 fn subsets(service: &Service, namespace: &str, pods: &[Arc<Pod>]) -> Vec<Subset> {
+    // `families` is never empty.
     let ipv6 = service.families()[0];
     let mut all = Vec::new();
     for pod in pods.iter().filter(|p| !p.unreachable) {
@@ -156,6 +158,7 @@ fn subsets(service: &Service, namespace: &str, pods: &[Arc<Pod>]) -> Vec<Subset>
         let Some(ip) = pod.ips.iter().find(|ip| ip.is_ipv6() == ipv6) else {
             continue;
         };
+        // A Service without ports that is not headless: nothing can be reached.
         let Some(ports) = service.ports_of(pod) else { continue };
         let mut address = json!({"ip": (ip.to_string()), "targetRef": {"kind": "Pod", "namespace": namespace,
             "name": (pod.name.as_str()), "uid": (pod.uid.as_str())}});
@@ -187,6 +190,7 @@ fn corrected(service: &Service, namespace: &str, pods: &[Arc<Pod>], live: Option
         let current: Vec<Subset> = live.get("subsets").items().iter().map(Subset::from_value).collect();
         let count: usize = current.iter().map(|s| s.ready.len() + s.unready.len()).sum();
         let marked = live.annotation(OVER_CAPACITY).is_some();
+        // Lazy, because repacking costs more than the other checks.
         let same = || versionless(repack(&current).subsets) == wanted;
         if count <= super::subsets::MAX
             && !marked
@@ -213,6 +217,7 @@ fn corrected(service: &Service, namespace: &str, pods: &[Arc<Pod>], live: Option
         true => labels.insert(HEADLESS, ""),
         false => labels.remove(HEADLESS),
     };
+    // Tells EndpointSlice mirroring and users that the object is generated.
     labels.insert(MANAGED_BY, MANAGER);
     object.set_meta("labels", labels);
     Some(object)

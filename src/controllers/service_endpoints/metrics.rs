@@ -66,12 +66,14 @@ impl SliceMetrics {
 
     /// A new term begins: it looks at every Service again.
     pub(super) fn reset(&self) {
+        // Subtracted instead of set to zero: the gauges are not reset under a concurrent update.
         let all = std::mem::take(&mut *self.services.lock());
         all.values().for_each(|known| self.add(known, -1));
     }
 
     fn replace(&self, key: &str, new: Option<Contribution>) {
         let mut services = self.services.lock();
+        // Added before the old contribution is subtracted, so a scrape in between never shows a negative gauge.
         if let Some(new) = &new {
             self.add(new, 1);
         }

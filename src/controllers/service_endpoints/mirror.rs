@@ -28,10 +28,10 @@ const MANAGER: &str = "endpointslicemirroring-controller.k8s.io";
 const APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// Addresses of a subset that are mirrored; upstream's default.
 const MAX: usize = 1000;
-/// What computing the slices costs at most, in bytes of the objects: canonical subsets are longer.
+/// Upper bound of the cost of computing the slices per byte of the objects: canonical subsets are longer.
 const EXPANSION: usize = 8;
 
-/// Keeps the mirrored slices.
+/// State that the workers share.
 struct Mirror {
     workloads: Arc<Workloads>,
     known: Informer<EndpointsFlags>,
@@ -85,6 +85,7 @@ impl Mirror {
         self.workloads.ready().await;
         self.known.catch_up(&*self.storage).await;
         let namespace = namespace_of(&key);
+        // Services with selectors have slices of their own; mirroring them, too, would double every endpoint.
         let wanted = self.known.get(&key).is_some_and(|e| is_mirrored(&e))
             && self.workloads.service(&key).is_some_and(|s| !s.has_selector());
         let existing = self.own.of(&key).await?;
@@ -103,6 +104,7 @@ impl Mirror {
             );
             self.events.warn(&object, "InvalidIPAddress", &message).await;
         }
+        // Invalid addresses alone have an event of their own, as upstream.
         if mirrored.skipped > mirrored.invalid {
             let message = format!(
                 "A max of {MAX} addresses can be mirrored to EndpointSlices per Endpoints subset. {} addresses were skipped",
@@ -120,14 +122,14 @@ struct Outcome {
     uid: Str,
     deleting: bool,
     writes: Writes,
-    /// Addresses of the Endpoints that are no IP addresses.
+    /// Addresses of the Endpoints that are not valid IP addresses.
     invalid: usize,
-    /// Addresses that no slice has: those, and the ones beyond the limit.
+    /// Addresses without an endpoint: the invalid ones and those beyond the limit.
     skipped: usize,
 }
 
-/// What is done for an Endpoints object, and about how much it costs, in bytes. Without the object, its slices
-/// are deleted.
+/// The computation for an Endpoints object, and its approximate cost in bytes. Without the object, its slices are
+/// deleted.
 fn work(
     endpoints: Option<Arc<Entry>>,
     existing: Vec<Arc<Entry>>,
@@ -164,7 +166,7 @@ fn work(
 #[derive(Debug, Default)]
 struct Mirrored {
     plan: Plan,
-    /// Addresses that are no IP addresses.
+    /// Addresses that are not valid IP addresses.
     invalid: usize,
     /// Addresses that have no endpoint, invalid ones among them.
     skipped: usize,
@@ -188,6 +190,7 @@ fn mirrored(endpoints: &Value, existing: Vec<Value>) -> Mirrored {
         let mut families = [Endpoints::new(), Endpoints::new()];
         for (address, ready) in all {
             total += 1;
+            // Counted on, for the message of the event.
             if added >= MAX {
                 continue;
             }
@@ -201,6 +204,7 @@ fn mirrored(endpoints: &Value, existing: Vec<Value>) -> Mirrored {
         }
         out.skipped += total - added;
         for (ipv6, mut group) in [false, true].into_iter().zip(families) {
+            // Subsets with equal ports share a slice, so they are merged by ports.
             if !group.is_empty() {
                 let known = wanted.entry((ipv6, subset.ports.clone())).or_default();
                 known.append(&mut group);
@@ -224,7 +228,9 @@ fn mirrored(endpoints: &Value, existing: Vec<Value>) -> Mirrored {
             Some(_) => out.plan.update.push(wanted),
         }
     }
+    // Slices of ports or families that the object no longer has.
     out.plan.delete.extend(current.into_values().flatten());
+    // Any slice: `own` selects them by label and Service already.
     out.plan.reuse(|_| true);
     out
 }

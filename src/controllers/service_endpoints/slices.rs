@@ -108,6 +108,7 @@ pub(crate) fn plan(
         let ipv6 = slice.str_at(&["addressType"]) == "IPv6";
         match by_family.get_mut(&ipv6) {
             Some(of) if slice.str_at(&["addressType"]) == family_name(ipv6) => of.push(slice),
+            // A family that the Service lost, or the deprecated type FQDN.
             _ => plan.delete.push(slice),
         }
     }
@@ -117,6 +118,8 @@ pub(crate) fn plan(
             let ports = sorted(service.ports_of(pod).unwrap_or_default());
             let group = groups.entry(ports).or_default();
             let zone = zone(&pod.node);
+            // The Node may only not have been seen yet. Writing the endpoint without its zone would route across
+            // zones until the next change.
             if zone.is_none() && !service.publishes_unready() {
                 plan.missing = Some(format!(
                     "skipping Pod {} for Service {namespace}/{}: Node {} Not Found",
@@ -159,6 +162,7 @@ impl Family<'_> {
         for slice in existing {
             match self.owns(&slice) {
                 true => slices.entry(ports_of(&slice)).or_default().push(slice),
+                // Of a former Service of this name: garbage collection would delete it anyway, but later.
                 false => plan.delete.push(slice),
             }
         }
@@ -169,6 +173,7 @@ impl Family<'_> {
         }
         plan.counts.slices = unchanged.len() + plan.update.len() + plan.create.len();
         plan.delete.extend(slices.into_values().flatten());
+        // Upstream keeps a placeholder, by which clients can tell "no endpoints" from "not computed yet".
         if unchanged.is_empty() && plan.update.is_empty() && plan.create.is_empty() {
             let empty = self.empty(&[]);
             plan.counts.slices = 1;
@@ -181,6 +186,7 @@ impl Family<'_> {
         for slice in plan.create.iter_mut().chain(&mut plan.update) {
             set_hints(slice, prefers);
         }
+        // A changed `trafficDistribution` alone makes a slice change.
         for mut slice in unchanged {
             if set_hints(&mut slice, prefers) {
                 plan.update.push(slice);
@@ -206,6 +212,7 @@ impl Family<'_> {
             let mut changed = false;
             let mut endpoints = Vec::with_capacity(before.len());
             for endpoint in before {
+                // Removed as they are found: what remains in `desired` has no slice yet.
                 match desired.remove(&identity(endpoint)) {
                     Some(wanted) if same(&wanted, endpoint) => endpoints.push(endpoint.clone()),
                     Some(wanted) => {
@@ -217,6 +224,7 @@ impl Family<'_> {
             }
             plan.counts.removed += before.len() - endpoints.len();
             let (labels, relabelled) = self.labels(&slice);
+            // `reuse` may turn it into an update for other endpoints.
             if changed && endpoints.is_empty() {
                 plan.delete.push(slice);
             } else if changed || relabelled {
@@ -236,6 +244,8 @@ impl Family<'_> {
         while !desired.is_empty() {
             let room = |slice: &Value| MAX.checked_sub(length(slice) + desired.len());
             let fitting = kept.iter().enumerate().filter_map(|(i, s)| Some((room(s)?, i)));
+            // The fullest slice that takes all of the rest; a full slice's worth gets a new one (upstream's
+            // `getSliceToFill`).
             match fitting.min().filter(|_| desired.len() < MAX) {
                 Some((_, i)) => {
                     let mut slice = kept.swap_remove(i);
@@ -257,6 +267,7 @@ impl Family<'_> {
         let owners = slice.at(&["metadata", "ownerReferences"]).items();
         owners
             .iter()
+            // By UID: a Service that was deleted and created anew does not own the old slices.
             .any(|o| o.str_at(&["uid"]) == self.service.uid() && o.kind() == "Service" && o.api_version() == "v1")
     }
 

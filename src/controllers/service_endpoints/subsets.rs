@@ -102,6 +102,7 @@ pub(crate) fn repack(subsets: &[Subset]) -> Packed {
     let (mut placed, mut left_out) = (0, 0);
     for (places, ports) in by_places {
         let size: usize = places.iter().map(|place| keys_of[*place].len()).sum();
+        // The first one is always taken, so a single large subset is complete.
         if placed > 0 && placed + size > MAX_PLACED {
             left_out += size;
             continue;
@@ -109,6 +110,7 @@ pub(crate) fn repack(subsets: &[Subset]) -> Packed {
         placed += size;
         let mut of: BTreeMap<Key, bool> = BTreeMap::new();
         for (key, ready) in places.iter().flat_map(|place| &keys_of[*place]) {
+            // Not ready wins, as upstream: an address must not get traffic while any of its entries says no.
             *of.entry(key.clone()).or_insert(true) &= *ready;
         }
         by_addresses.entry(of).or_default().extend(ports);
@@ -154,6 +156,7 @@ pub(crate) fn truncate(subsets: &mut [Subset]) -> bool {
             }
             false => &mut subset.unready,
         };
+        // Rounded up, hence the bound by what is left: the shares must not exceed the room together.
         let share = (of.len() * room).div_ceil(total).min(left);
         of.truncate(share);
         left -= of.len();

@@ -21,7 +21,7 @@ struct LastSeen {
 }
 
 impl TriggerTimes {
-    /// The earliest change since the last call; of a Service that was not known, its creation.
+    /// The earliest change since the last call; for a Service that was not known before, its creation.
     pub(crate) fn update(&self, key: &str, service: &Service, pods: &[Arc<Pod>]) -> Option<OffsetDateTime> {
         let now = LastSeen {
             created: service.created(),
@@ -46,6 +46,7 @@ impl TriggerTimes {
     /// The Service is gone.
     pub(crate) fn forget(&self, key: &str) {
         let gone = self.0.lock().remove(key);
+        // Outside of the lock: it may be a map of a hundred thousand Pods.
         drop(gone);
     }
 }

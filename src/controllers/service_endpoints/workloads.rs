@@ -16,7 +16,7 @@ use imbl::OrdSet;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-/// The value of a label.
+/// The key and the value of a label.
 type Label = (Str, Str);
 type Observer = Arc<dyn Fn(&str) + Send + Sync>;
 
@@ -26,12 +26,12 @@ fn labels(map: &Value) -> Box<[Label]> {
     let mut all: Box<[Label]> = pairs
         .map(|(k, v)| (k.into(), v.as_str().unwrap_or_default().into()))
         .collect();
-    // They usually are already.
+    // Usually sorted already, which is checked in linear time.
     all.sort_unstable();
     all
 }
 
-/// Keys by namespace and label. The sets are shared with readers, which may need them longer than the lock.
+/// Keys by namespace and label. The sets are persistent, so a reader clones one under the lock and walks it without.
 #[derive(Default)]
 struct ByLabel(HashMap<(Str, Label), OrdSet<Str>>);
 
@@ -56,7 +56,8 @@ impl ByLabel {
     }
 }
 
-/// Pods by each of their labels, and Services by the first of their selector.
+/// Pods by each of their labels, and Services by the first label of their selector. One label suffices to find a
+/// Service from a Pod: the Pod must have all of them.
 #[derive(Default)]
 struct Index {
     pods: ByLabel,
@@ -84,6 +85,7 @@ impl Workloads {
             }))
         })?;
         let own: Arc<Self> = (*shared).clone();
+        // The first loop connects the shared workloads; loops start one after the other.
         if own.observers.load().is_empty() {
             // Weak, because the workloads refer to the informers.
             let of = Arc::downgrade(&own);
@@ -135,6 +137,7 @@ impl Workloads {
         let namespace = namespace_of(key);
         let index = self.index.lock();
         let sets = service.selector.iter().map(|label| index.pods.get(namespace, label));
+        // A label that no Pod has is the rarest one: no Pod matches.
         let rarest = sets.min_by_key(|keys| keys.map_or(0, OrdSet::len));
         rarest.flatten().cloned().unwrap_or_default()
     }
@@ -169,6 +172,7 @@ impl Workloads {
             for label in change.new.iter().flat_map(|pod| pod.labels.iter()) {
                 index.pods.add(namespace, label, change.key);
             }
+            // Both sides: a Pod whose labels changed leaves one Service and joins another.
             let sides = [change.old, change.new].into_iter().flatten();
             let labels = sides.flat_map(|pod| pod.labels.iter());
             let services = labels.filter_map(|label| index.services.get(namespace, label));
@@ -176,6 +180,7 @@ impl Workloads {
         };
         let candidates: BTreeSet<&Str> = candidates.iter().flatten().collect();
         let all = self.services.snapshot();
+        // Without the lock: a Pod may have many labels and each of them many Services.
         for key in candidates {
             let selects = |pod: Option<&Arc<Pod>>| pod.is_some_and(|p| all.get(&**key).is_some_and(|s| s.selects(p)));
             if selects(change.old) || selects(change.new) {

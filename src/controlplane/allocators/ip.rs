@@ -95,6 +95,7 @@ impl IpAllocator {
             base,
             family,
             bits,
+            // The constants of upstream's `calculateRangeOffset`.
             range: RangeAllocator::new(usable, band_offset(usable, 16, 256)),
         })
     }
@@ -165,6 +166,7 @@ impl IpAllocator {
         if IpFamily::of(ip) != self.family {
             return None;
         }
+        // Index 0 is the address after the network address.
         let n = u64::try_from(number(ip).checked_sub(self.base)?).ok()?.checked_sub(1)?;
         (n < self.range.size()).then_some(n)
     }
@@ -175,6 +177,7 @@ impl IpAllocator {
 
     fn ip_at(&self, n: u128) -> IpAddr {
         match self.family {
+            // The conversion cannot fail: an IPv4 range ends below 2^32.
             IpFamily::V4 => IpAddr::V4(Ipv4Addr::from(u32::try_from(n).unwrap_or(u32::MAX))),
             IpFamily::V6 => IpAddr::V6(Ipv6Addr::from(n)),
         }

@@ -44,6 +44,7 @@ impl PortAllocator {
         Self {
             first,
             last,
+            // The constants of upstream's `calculateRangeOffset` for ports.
             range: RangeAllocator::new(size, band_offset(size, 32, 128)),
         }
     }
@@ -74,6 +75,7 @@ impl PortAllocator {
     /// [`PortError::Full`]
     pub(crate) fn allocate_next(&self, owner: &str) -> Result<i64, PortError> {
         let n = self.range.allocate_next(owner, random()).map_err(|_| PortError::Full)?;
+        // `n` is below the number of ports.
         Ok(i64::from(self.first) + n as i64)
     }
 

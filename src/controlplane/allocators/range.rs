@@ -72,6 +72,7 @@ impl RangeAllocator {
             // Pigeonhole: `allocated` owned numbers leave a free one among any `allocated + 1`, unless the
             // band is full.
             let tries = len.min(allocated.len() as u64 + 1);
+            // The modulo bias does not matter: this only spreads where scans start.
             let first = random % len;
             if let Some(n) = (0..tries)
                 .map(|i| start + (first + i) % len)
@@ -90,6 +91,7 @@ impl RangeAllocator {
         let mut allocated = self.lock();
         allocated.retain(|n, _| numbers.contains(n));
         for n in numbers {
+            // The empty owner matches no Service, so that only a later record frees the number.
             allocated.entry(*n).or_default();
         }
     }
@@ -97,6 +99,8 @@ impl RangeAllocator {
     /// Releases a number if `owner` holds it.
     pub(crate) fn release(&self, n: u64, owner: &str) {
         let mut allocated = self.lock();
+        // Writes of one Service may overlap: a late release must not free a number that another Service got
+        // since.
         if allocated.get(&n).is_some_and(|o| **o == *owner) {
             allocated.remove(&n);
         }

@@ -36,7 +36,7 @@ struct DefaultObject {
     mandatory: bool,
 }
 
-/// Creates, restores and removes default objects as the table above says. Idempotent, hence cancel safe.
+/// Creates, restores and removes default objects by the table above. Idempotent, hence cancel safe.
 ///
 /// # Errors
 /// The first failure. Other objects of the same kind are still processed.
@@ -70,6 +70,7 @@ pub(crate) fn spawn_reconciler(group: &TaskGroup, plane: Arc<ControlPlane>) {
         loop {
             tokio::select! {
                 biased;
+                // Shutdown wins. The wait comes first, because a post-start hook has made the first pass.
                 () = stop.wait() => return,
                 () = tokio::time::sleep(super::INTERVAL) => {
                     super::report("keeping the flow control defaults", ensure(&plane).await);
@@ -109,6 +110,7 @@ async fn ensure_all(store: &Store, defaults: Vec<DefaultObject>) -> Result<()> {
     for entry in store.list_entries("").await? {
         let live = entry.decode();
         let known = defaults.iter().any(|d| d.object.name() == live.name());
+        // Without the annotation, the object may be an administrator's.
         if !known && autoupdate(&live) == Some(true) {
             obsolete.push(live);
         }

@@ -1,9 +1,10 @@
-//! The Lease that says that this server is alive, `kube-system/apiserver-<hash of the host name>`, and the
-//! deletion of those whose servers are not (upstream's
+//! Maintains the Lease that announces this server as alive, `kube-system/apiserver-<hash of the host name>`,
+//! and deletes the expired Leases of other servers (upstream's
 //! `pkg/controlplane/controller/{apiserverleasegc,leaderelection}` and
 //! `k8s.io/component-helpers/apimachinery/lease`).
 //!
-//! Start at [`spawn`] and [`spawn_garbage_collector`].
+//! Start at [`spawn`], which renews the Lease, and [`spawn_garbage_collector`]. Readers of the Leases, such as
+//! peer proxies, are left to others.
 
 use super::super::ControlPlane;
 use super::{MANAGER, change, create_if_missing, find, report};
@@ -38,8 +39,10 @@ const COLLECT: Duration = Duration::from_secs(3600);
 pub(crate) fn spawn(group: &TaskGroup, plane: Arc<ControlPlane>, host_name: &str) -> bool {
     let lease = Lease::of(host_name);
     let stop = group.stop_signal().clone();
+    // Not `spawn_until_stopped`: the Lease is deleted after the stop signal.
     group.spawn("identity lease", async move {
         let store = plane.store("coordination.k8s.io", "leases");
+        // Set only by a successful deletion: a failed one is repeated before the first renewal.
         let mut replaced = false;
         loop {
             let kept = async {
@@ -52,6 +55,7 @@ pub(crate) fn spawn(group: &TaskGroup, plane: Arc<ControlPlane>, host_name: &str
             let next = match kept.await {
                 Ok(()) => RENEW,
                 Err(error) => {
+                    // Only debug: a single missed renewal is harmless, as the Lease is valid for an hour.
                     tracing::debug!(%error, lease = lease.name, "the identity lease cannot be renewed");
                     RETRY
                 }
@@ -96,6 +100,7 @@ async fn collect(plane: &ControlPlane, now: OffsetDateTime) -> Result<()> {
             ..DeleteOptions::default()
         };
         match store.delete(&Context::system(NAMESPACE), lease.name(), &options).await {
+            // Deleted or renewed since the list: not a failure.
             Err(e) if !matches!(e.code, 404 | 409) => outcome = outcome.and(Err(e)),
             _ => {}
         }
@@ -103,7 +108,7 @@ async fn collect(plane: &ControlPlane, now: OffsetDateTime) -> Result<()> {
     outcome
 }
 
-/// A Lease without a time or a duration has no holder.
+/// Whether the holder stopped renewing. A Lease without a time or a duration counts as expired.
 fn is_expired(lease: &Value, now: OffsetDateTime) -> bool {
     let renewed = time::parse_micro(lease.str_at(&["spec", "renewTime"]));
     let duration = lease.at(&["spec", "leaseDurationSeconds"]).as_i64();
@@ -165,6 +170,8 @@ impl Lease {
 fn name(host_name: &str) -> String {
     let mut context = digest::Context::new(&digest::SHA256);
     for part in [host_name, IDENTITY.1] {
+        // The length prefix keeps pairs such as `ab`, `c` and `a`, `bc` apart. Host names never reach the
+        // cap.
         context.update(&u16::try_from(part.len()).unwrap_or(u16::MAX).to_be_bytes());
         context.update(part.as_bytes());
     }
@@ -196,7 +203,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_lease_is_kept_while_the_server_runs_and_expired_ones_go() {
+    async fn the_lease_is_renewed_and_expired_ones_are_deleted() {
         let r = running();
         let store = r.plane.store("coordination.k8s.io", "leases");
         let (mine, other) = (Lease::of("a"), Lease::of("b"));

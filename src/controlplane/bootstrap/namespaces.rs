@@ -12,6 +12,7 @@ pub(super) async fn ensure(plane: &ControlPlane) -> Result<()> {
 }
 
 async fn one(store: &crate::registry::Store, name: String) -> Result<()> {
+    // Runs every minute: a read is cheaper than a create that is refused.
     if find(store, "", &name).await?.is_some() {
         return Ok(());
     }

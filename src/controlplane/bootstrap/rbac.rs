@@ -106,8 +106,10 @@ async fn ensure_one(store: &Store, wanted: Value) -> Result<()> {
     if live.annotation(AUTOUPDATE) == Some("false") {
         return Ok(());
     }
+    // Null on both sides for roles.
     if live.get("roleRef") != wanted.get("roleRef") {
         let options = DeleteOptions {
+            // Spares a binding that an administrator has recreated since the read.
             uid: Some(live.uid().to_owned()),
             ..DeleteOptions::default()
         };
@@ -133,6 +135,7 @@ fn extended(live: &Value, wanted: &Value) -> Value {
     }
     const SELECTORS: [&str; 2] = ["aggregationRule", "clusterRoleSelectors"];
     if wanted.get("aggregationRule").is_null() {
+        // The aggregation controller would otherwise keep overwriting the rules.
         v.unset(&["aggregationRule"]);
         append(
             &mut v,

@@ -15,7 +15,7 @@ const NAMESPACE: &str = "default";
 pub(crate) struct Advertise {
     /// `--advertise-address`.
     pub address: IpAddr,
-    /// The secure port.
+    /// The port of the server's TLS listener: the `targetPort` of the Service and the port of its endpoints.
     pub port: u16,
 }
 
@@ -25,6 +25,7 @@ pub(super) async fn ensure(plane: &ControlPlane, advertise: &Advertise) -> Resul
         tracing::debug!(address = %advertise.address, "a loopback address is not published as endpoints");
         return service(plane, advertise).await;
     }
+    // Together, to share commits of the store.
     let (service, old, new) = tokio::join!(
         biased;
         service(plane, advertise),
@@ -40,6 +41,7 @@ async fn service(plane: &ControlPlane, advertise: &Advertise) -> Result<()> {
         {"name": "https", "port": 443, "protocol": "TCP", "targetPort": (i64::from(advertise.port))}
     ]);
     let Some(live) = find(store, NAMESPACE, NAME).await? else {
+        // Requested explicitly: workloads expect this Service at the first address of the range.
         let ip = plane.service_address().to_string();
         let mut object = crate::json!({
             "apiVersion": "v1", "kind": "Service",
@@ -49,6 +51,7 @@ async fn service(plane: &ControlPlane, advertise: &Advertise) -> Result<()> {
         object.set(&["spec", "ports"], ports);
         return create_if_missing(store, object, MANAGER).await;
     };
+    // Only the ports can go stale: the address of a Service is immutable.
     if live.at(&["spec", "ports"]) == &ports {
         return Ok(());
     }

@@ -17,7 +17,7 @@
 
 use super::super::ControlPlane;
 use super::super::strategies::service::addresses::{
-    ALLOCATOR, FAMILY_LABEL, MANAGED_BY_LABEL, belongs_to, ip_address_for,
+    ALLOCATOR, FAMILY_LABEL, MANAGED_BY_LABEL, belongs_to, delete_record, ip_address_for,
 };
 use super::{MANAGER, change, create_if_missing, find, report};
 use crate::apimachinery::object::ObjectView;
@@ -52,6 +52,7 @@ const UNUSED_GRACE_SECONDS: i64 = 5;
 /// Creates the default ServiceCIDR, loads all ServiceCIDRs into the allocators, and repairs the IPAddresses
 /// once.
 pub(super) async fn ensure(plane: &ControlPlane) -> Result<()> {
+    // A failing step does not keep the later ones from running; the first error is returned.
     let range = default_range(plane).await;
     let followed = apply_service_cidrs(plane).await;
     let repaired = repair(plane).await;
@@ -73,6 +74,7 @@ async fn default_range(plane: &ControlPlane) -> Result<()> {
     if current != cidrs {
         // The only change that is applied is the upgrade from single-stack to dual-stack.
         if !(current.len() == 1 && cidrs.len() == 2 && current[0] == cidrs[0]) {
+            // As upstream, the object is left alone: Services may hold addresses of its ranges.
             tracing::warn!("the default ServiceCIDR differs from --service-cluster-ip-range");
             return Ok(());
         }
@@ -123,15 +125,42 @@ fn owner_of(address: &Value) -> String {
 /// Reloads ServiceCIDRs and IPAddresses into the in-memory allocators.
 async fn apply_service_cidrs(plane: &ControlPlane) -> Result<()> {
     let cidrs = all(plane, NETWORKING, "servicecidrs").await?;
-    let known: Vec<(IpAddr, String)> = all(plane, NETWORKING, "ipaddresses")
-        .await?
-        .iter()
-        .filter_map(|a| Some((parse_ip(a.name())?, owner_of(a))))
-        .collect();
+    let listed = plane.store(NETWORKING, "ipaddresses").list_entries("").await?;
+    apply_listed(plane, &cidrs, &listed).await
+}
+
+/// The address that an IPAddress object records, and its owner.
+fn recorded(entry: &Entry) -> Option<(IpAddr, String)> {
+    Some((parse_ip(&entry.key)?, owner_of(&entry.decode())))
+}
+
+/// Loads these ServiceCIDRs and IPAddresses, listed just before, into the in-memory allocators.
+async fn apply_listed(plane: &ControlPlane, cidrs: &[Value], listed: &[Arc<Entry>]) -> Result<()> {
+    let known: Vec<(IpAddr, String)> = listed.iter().filter_map(|e| recorded(e)).collect();
+    // Existing ranges lack the IPAddresses that were created before this process watched them.
     for (ip, owner) in &known {
         plane.allocators.mark_allocated(*ip, owner);
     }
-    plane.allocators.apply_service_cidrs(&cidrs, &known);
+    plane.allocators.apply_service_cidrs(cidrs, &known);
+    // The informer may have released an address after the list and before it was marked here; it would stay
+    // allocated. What is deleted after this second list, the informer releases after the marks.
+    let current = plane.store(NETWORKING, "ipaddresses").list_entries("").await?;
+    let current: HashMap<&str, &Arc<Entry>> = current.iter().map(|e| (&*e.key, e)).collect();
+    for entry in listed {
+        let now = current.get(&*entry.key).copied();
+        if now.is_some_and(|e| e.revision == entry.revision) {
+            continue;
+        }
+        let (was, now) = (recorded(entry), now.and_then(|e| recorded(e)));
+        if was != now
+            && let Some((ip, owner)) = was
+        {
+            plane.allocators.mark_deleted(ip, &owner);
+        }
+        if let Some((ip, owner)) = now {
+            plane.allocators.mark_allocated(ip, &owner);
+        }
+    }
     Ok(())
 }
 
@@ -141,6 +170,8 @@ fn uses_cluster_ip(service: &Value, ip: &str) -> bool {
 }
 
 async fn repair(plane: &ControlPlane) -> Result<()> {
+    // Services first: an IPAddress is created before its Service, so the second list has one for each Service
+    // of the first. IPAddresses of Services created in between are younger than the grace periods.
     let services = all(plane, "", "services").await?;
     let addresses: HashMap<String, Value> = all(plane, NETWORKING, "ipaddresses")
         .await?
@@ -157,23 +188,20 @@ async fn repair(plane: &ControlPlane) -> Result<()> {
             }
         }
     }
+    // Indexed, because a scan per IPAddress would be quadratic in the number of Services.
     let by_name: HashMap<(&str, &str), &Value> = services.iter().map(|s| ((s.namespace(), s.name()), s)).collect();
     for address in addresses.values() {
         let parent = address.at(&["spec", "parentRef"]);
         let service = by_name.get(&(parent.str_at(&["namespace"]), parent.str_at(&["name"])));
         if is_stray(address, service.copied()) {
             tracing::info!(ip = address.name(), "deleting an IPAddress that no Service uses");
-            let store = plane.store(NETWORKING, "ipaddresses");
-            match store.delete_by_name(&Context::system(""), address.name()).await {
-                Err(e) if e.code != 404 => outcome = outcome.and(Err(e)),
-                _ => {}
-            }
+            outcome = outcome.and(delete_record(plane.store(NETWORKING, "ipaddresses"), address).await);
         }
     }
     outcome
 }
 
-/// Creates or recreates the IPAddress of one cluster IP of a Service, as the first table above says.
+/// Creates or recreates the IPAddress of one cluster IP of a Service, by the first table above.
 async fn ensure_ip_address(
     plane: &ControlPlane,
     service: &Value,
@@ -193,6 +221,8 @@ async fn ensure_ip_address(
             .split_once('/')
             .map(|(a, b)| (a.to_owned(), b.to_owned()))
             .unwrap_or_default();
+        // Deleting the record would only move the conflict to the other Service, and the two would take turns
+        // at every repair.
         let other_has_it = (other_namespace.as_str(), other.as_str()) != (namespace, name)
             && find(plane.store("", "services"), &other_namespace, &other)
                 .await?
@@ -202,10 +232,7 @@ async fn ensure_ip_address(
             return Ok(());
         }
         // `spec.parentRef` is immutable, so a wrong IPAddress is deleted and recreated.
-        match store.delete_by_name(&Context::system(""), &text).await {
-            Err(e) if e.code != 404 => return Err(e),
-            _ => {}
-        }
+        delete_record(store, address).await?;
     }
     // The Service may have been deleted since it was listed.
     let live = find(plane.store("", "services"), namespace, name).await?;
@@ -216,7 +243,7 @@ async fn ensure_ip_address(
     create_if_missing(store, ip_address_for(ip, namespace, name), MANAGER).await
 }
 
-/// Whether an IPAddress is to be deleted, as the second table above says.
+/// Whether an IPAddress is to be deleted, by the second table above.
 fn is_stray(address: &Value, service: Option<&Value>) -> bool {
     if address.label(MANAGED_BY_LABEL) != Some(ALLOCATOR) {
         return false;
@@ -225,6 +252,7 @@ fn is_stray(address: &Value, service: Option<&Value>) -> bool {
     if !parent.str_at(&["group"]).is_empty() || parent.str_at(&["resource"]) != "services" {
         return true;
     }
+    // An unreadable time counts as old; the object would otherwise stay for ever.
     let age = time::parse(address.str_at(&["metadata", "creationTimestamp"]))
         .map_or(i64::MAX, |t| (::time::OffsetDateTime::now_utc() - t).whole_seconds());
     match service {
@@ -241,6 +269,7 @@ pub(super) fn spawn_reconciler(group: &TaskGroup, plane: Arc<ControlPlane>) {
     let storage = |plural: &str| plane.store(NETWORKING, plural).storage().clone();
     let (cidrs, feed_cidrs) = Informer::new(storage("servicecidrs"), Entry::decode);
     let (addresses, feed_addresses) = Informer::new(storage("ipaddresses"), Entry::decode);
+    // A `Notify` holds one permit: any number of changes during a repair cause a single further one.
     let (moved, stray) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     cidrs.subscribe({
         let moved = moved.clone();
@@ -251,6 +280,7 @@ pub(super) fn spawn_reconciler(group: &TaskGroup, plane: Arc<ControlPlane>) {
         move |change| {
             let Some(ip) = parse_ip(change.key) else { return };
             match (change.old, change.new) {
+                // Also runs for this process's own IPAddresses; marking an allocated address changes nothing.
                 (_, Some(new)) => allocators.mark_allocated(ip, &owner_of(new)),
                 (Some(old), None) => {
                     allocators.mark_deleted(ip, &owner_of(old));
@@ -369,6 +399,30 @@ mod tests {
         store.create_value(&Context::system(""), wrong).await.unwrap();
         repair(&r.plane).await.unwrap();
         assert!(belongs_to(&address(&r.plane, "10.0.0.9").await.unwrap(), "ns", "a"));
+    }
+
+    #[tokio::test]
+    async fn an_ip_address_deleted_while_it_is_loaded_does_not_stay_allocated() {
+        let r = running();
+        let store = r.plane.store(NETWORKING, "ipaddresses");
+        let held = ip_address_for("10.0.0.9".parse().unwrap(), "ns", "gone");
+        store.create_value(&Context::system(""), held).await.unwrap();
+        let listed = store.list_entries("").await.unwrap();
+        store.delete_by_name(&Context::system(""), "10.0.0.9").await.unwrap();
+        apply_listed(&r.plane, &[], &listed).await.unwrap();
+        serve(&r.plane, "a", "10.0.0.9").await;
+    }
+
+    #[tokio::test]
+    async fn a_recreated_ip_address_is_not_deleted_in_place_of_the_old_one() {
+        let r = running();
+        let store = r.plane.store(NETWORKING, "ipaddresses");
+        let of = |name: &str| ip_address_for("10.0.0.9".parse().unwrap(), "ns", name);
+        let old = store.create_value(&Context::system(""), of("a")).await.unwrap();
+        delete_record(store, &old).await.unwrap();
+        store.create_value(&Context::system(""), of("b")).await.unwrap();
+        delete_record(store, &old).await.unwrap();
+        assert!(belongs_to(&address(&r.plane, "10.0.0.9").await.unwrap(), "ns", "b"));
     }
 
     #[test]

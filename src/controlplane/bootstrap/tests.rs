@@ -55,7 +55,7 @@ async fn a_cluster_starts_with_its_system_objects() {
 }
 
 #[tokio::test]
-async fn the_date_since_which_legacy_tokens_are_tracked_is_kept_unless_it_is_none() {
+async fn a_valid_tracking_date_of_legacy_tokens_is_kept() {
     const NAME: &str = "kube-apiserver-legacy-service-account-token-tracking";
     let r = running();
     let since = async || {

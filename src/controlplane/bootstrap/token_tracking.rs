@@ -1,6 +1,6 @@
-//! The ConfigMap that says since when uses of legacy tokens are recorded: the token cleaner of
-//! kube-controller-manager waits for it (upstream's `pkg/controlplane/controller/legacytokentracking`).
-//! Recording a use is `authn`'s task.
+//! Maintains the ConfigMap with the date since which uses of legacy tokens are recorded; the token cleaner of
+//! kube-controller-manager waits for it (upstream's `pkg/controlplane/controller/legacytokentracking`). Start
+//! at [`ensure`]. Recording the uses is left to `authn`.
 
 use super::super::ControlPlane;
 use super::{MANAGER, change, create_if_missing, find};
@@ -11,7 +11,7 @@ use crate::apimachinery::value::Value;
 const NAMESPACE: &str = "kube-system";
 const NAME: &str = "kube-apiserver-legacy-service-account-token-tracking";
 
-/// Creates the ConfigMap with today's date. An existing date is kept unless it is none.
+/// Creates the ConfigMap with today's date. An existing date is kept if it is valid.
 pub(super) async fn ensure(plane: &ControlPlane) -> Result<()> {
     let store = plane.store("", "configmaps");
     let today = time::now().chars().take("2006-01-02".len()).collect::<String>();
@@ -26,6 +26,7 @@ pub(super) async fn ensure(plane: &ControlPlane) -> Result<()> {
         return Ok(());
     }
     change(store, &live, MANAGER, |v| {
+        // Another server may have written a date since the read.
         if !has_date(v) {
             v.set(&["data", "since"], today.as_str());
         }
@@ -35,5 +36,6 @@ pub(super) async fn ensure(plane: &ControlPlane) -> Result<()> {
 
 fn has_date(config_map: &Value) -> bool {
     let since = config_map.str_at(&["data", "since"]);
+    // The length excludes other notations that the parser would accept.
     since.len() == "2006-01-02".len() && time::parse(&format!("{since}T00:00:00Z")).is_ok()
 }

@@ -10,7 +10,7 @@ use super::{MANAGER, change, create_if_missing, find, report};
 use crate::apimachinery::codec::json;
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{same, strings};
+use crate::controlplane::fields::{Seen, same, strings};
 use crate::storage::interface::WatchItem;
 use crate::storage::{Error, WatchOptions};
 use crate::x509::pem;
@@ -22,6 +22,8 @@ use tokio::sync::watch;
 
 const NAMESPACE: &str = "kube-system";
 const NAME: &str = "extension-apiserver-authentication";
+/// The key of the front proxies' certificate authorities.
+const AUTHORITIES: &str = "requestheader-client-ca-file";
 /// Expired certificates are kept this long, for servers whose clocks are behind.
 const GRACE_SECONDS: i64 = 300;
 /// Delay before a failed watch is restarted.
@@ -68,10 +70,12 @@ pub(crate) async fn publish(plane: &ControlPlane, trust: &ClusterAuthenticationI
         return create_if_missing(store, object, MANAGER).await;
     };
     let data = merged(live.get("data"), trust, now);
+    // Without this, `follow` would answer each of its own writes with another.
     if same(&data, live.get("data")) {
         return Ok(());
     }
     change(store, &live, MANAGER, |v| {
+        // Merged again, because another server may have written since the read.
         let data = merged(v.get("data"), trust, now);
         v.set(&["data"], data);
     })
@@ -85,6 +89,7 @@ pub(crate) async fn publish(plane: &ControlPlane, trust: &ClusterAuthenticationI
 pub(super) async fn reconcile(plane: Arc<ControlPlane>, trust: watch::Receiver<Arc<ClusterAuthenticationInfo>>) {
     loop {
         if let Err(e) = follow(&plane, &trust).await {
+            // Only debug: `ensure` publishes every minute, whether or not the watch runs.
             tracing::debug!("the watch of {NAME} failed: {e}");
         }
         tokio::time::sleep(RETRY).await;
@@ -105,6 +110,7 @@ async fn follow(
         loop {
             match changes.next().await {
                 None | Some(WatchItem::Failed(_)) => return Ok(()),
+                // Includes this server's own write; publishing then finds nothing to do.
                 Some(WatchItem::Change(..)) => break,
                 Some(WatchItem::Initial(_) | WatchItem::Bookmark { .. }) => {}
             }
@@ -122,11 +128,20 @@ fn merged(there: &Value, trust: &ClusterAuthenticationInfo, now: i64) -> Value {
     let certificates = |key: &str, own: &str| union_of_certificates(there.str_at(&[key]), own, now);
     let client = certificates("client-ca-file", &trust.client_ca);
     set_or_drop(&mut data, "client-ca-file", client);
+    // The keys that other servers wrote stay.
     let Some(proxy) = &trust.request_header else {
         return data;
     };
-    let ca = certificates("requestheader-client-ca-file", &proxy.ca);
-    set_or_drop(&mut data, "requestheader-client-ca-file", ca);
+    let ca = certificates(AUTHORITIES, &proxy.ca);
+    // Nobody can present these headers once all authorities have expired. A kube-apiserver then removes the keys, and
+    // writing them again would have the two servers undo each other's writes.
+    if ca.is_empty() {
+        if let Some(all) = data.as_object_mut() {
+            all.retain(|key, _| !key.starts_with("requestheader-"));
+        }
+        return data;
+    }
+    data.set(&[AUTHORITIES], ca);
     let lists = [
         ("requestheader-allowed-names", &proxy.allowed_names, false),
         ("requestheader-username-headers", &proxy.username_headers, true),
@@ -139,13 +154,9 @@ fn merged(there: &Value, trust: &ClusterAuthenticationInfo, now: i64) -> Value {
         if key == "requestheader-uid-headers" && own.is_empty() && there.get(key).is_null() {
             continue;
         }
-        // An empty list of names accepts any name, so the union with an empty list must be empty.
-        let stood = there.get(key).as_str();
-        let all = if !headers && (own.is_empty() || stood == Some("[]")) {
-            Vec::new()
-        } else {
-            union(stood.unwrap_or(""), own, headers)
-        };
+        // For the names, too: an empty list accepts any name, but emptying the list of a kube-apiserver would not
+        // last, since it adds its names again.
+        let all = union(there.str_at(&[key]), own, headers);
         data.set(&[key], json::to_string(&Value::from(all)));
     }
     data
@@ -159,14 +170,18 @@ fn set_or_drop(data: &mut Value, key: &str, text: String) {
     }
 }
 
-/// Existing values, then new ones. Header names compare case-insensitively.
+/// Existing values, then new ones. Header names compare case-insensitively, but one that another server wrote
+/// stays, however it is spelt: that server would add it again.
 fn union(there: &str, own: &[String], ignore_case: bool) -> Vec<String> {
+    // A list that does not parse counts as empty and is replaced.
     let there = json::decode(there.as_bytes()).unwrap_or_default();
-    let mut all: Vec<String> = Vec::new();
-    for s in strings(&there).into_iter().chain(own.iter().map(String::as_str)) {
-        let known = |k: &String| k == s || (ignore_case && k.eq_ignore_ascii_case(s));
-        if !all.iter().any(known) {
-            all.push(s.to_owned());
+    let mut seen = Seen::new();
+    let listed = strings(&there).into_iter().filter(|s| seen.insert(*s));
+    let mut all: Vec<String> = listed.map(str::to_owned).collect();
+    for s in own {
+        let is = |known: &String| known == s || (ignore_case && known.eq_ignore_ascii_case(s));
+        if !all.iter().any(is) {
+            all.push(s.clone());
         }
     }
     all
@@ -176,6 +191,7 @@ fn union_of_certificates(there: &str, own: &str, now: i64) -> String {
     let mut all: Vec<CertificateDer<'static>> = Vec::new();
     for pem in [there, own] {
         for cert in CertificateDer::pem_slice_iter(pem.as_bytes()).filter_map(std::result::Result::ok) {
+            // Quadratic, but a bundle holds a handful of authorities.
             if !all.contains(&cert) && !has_expired(&cert, now) {
                 all.push(cert);
             }
@@ -262,5 +278,30 @@ mod tests {
         );
         assert!(data.get("requestheader-uid-headers").is_null());
         assert!(data.get("client-ca-file").is_null());
+    }
+
+    #[test]
+    fn lists_of_other_servers_are_left_as_they_are() {
+        let mut proxy = RequestHeaderInfo {
+            ca: cert("p", (4000, 1, 1)),
+            username_headers: vec!["X-Remote-User".into()],
+            ..RequestHeaderInfo::default()
+        };
+        let data = |proxy: &RequestHeaderInfo, there: &Value| {
+            let trust = ClusterAuthenticationInfo {
+                client_ca: String::new(),
+                request_header: Some(proxy.clone()),
+            };
+            merged(there, &trust, 1_700_000_000)
+        };
+        let there = crate::json!({"requestheader-allowed-names": "[\"a\"]",
+            "requestheader-username-headers": "[\"X-Remote-User\",\"x-remote-user\"]"});
+        let both = data(&proxy, &there);
+        for key in ["requestheader-allowed-names", "requestheader-username-headers"] {
+            assert_eq!(both.get(key), there.get(key), "{key}");
+        }
+        // Without an authority that is still valid, none of the keys remain.
+        proxy.ca = cert("q", (2001, 1, 1));
+        assert_eq!(data(&proxy, &there), Value::object());
     }
 }

@@ -8,7 +8,7 @@ use crate::apimachinery::value::{Str, Value};
 use crate::registry::resource::Columns;
 
 const UNKNOWN: &str = "<unknown>";
-/// Metrics printed before the cell is cut to `+ N more...`.
+/// Metrics printed before the rest is only counted (`+ N more...`).
 const SHOWN: usize = 2;
 
 fn amount(v: &Value) -> String {
@@ -19,21 +19,22 @@ fn percent(v: &Value, none: &str) -> String {
     v.as_i64().map_or_else(|| none.to_owned(), |n| format!("{n}%"))
 }
 
-/// One metric as `current/target`; `None` for an unknown metric type.
-fn metric(spec: &Value, status: &Value) -> Option<String> {
+/// Formats one metric as `current/target`.
+fn metric(spec: &Value, status: &Value) -> String {
     let key = match spec.str_at(&["type"]) {
         "External" => "external",
         "Pods" => "pods",
         "Object" => "object",
         "Resource" => "resource",
         "ContainerResource" => "containerResource",
-        _ => return None,
+        // Validation rejects it, but older objects may have one.
+        _ => return "<unknown type>".to_owned(),
     };
     let target = |of: &str| spec.at(&[key, "target", of]);
     let current = |of: &str| status.at(&[key, "current", of]);
     // An average target takes precedence over a plain value or a utilization, as upstream prints it.
     let by_average = !target("averageValue").is_null();
-    Some(match key {
+    match key {
         "pods" => format!("{}/{}", amount(current("averageValue")), amount(target("averageValue"))),
         "external" | "object" if by_average => {
             format!(
@@ -55,7 +56,7 @@ fn metric(spec: &Value, status: &Value) -> Option<String> {
             };
             format!("{resource}: {current}/{target}")
         }
-    })
+    }
 }
 
 fn targets(o: &Value) -> String {
@@ -66,7 +67,8 @@ fn targets(o: &Value) -> String {
     let statuses = o.at(&["status", "currentMetrics"]).items();
     let shown = metrics.iter().enumerate();
     let shown: Vec<String> = shown
-        .filter_map(|(i, m)| metric(m, statuses.get(i).unwrap_or(&Value::Null)))
+        // Statuses carry no key: upstream pairs them with the metrics by position.
+        .map(|(i, m)| metric(m, statuses.get(i).unwrap_or(&Value::Null)))
         .take(SHOWN)
         .collect();
     let text = shown.join(", ");
@@ -154,6 +156,8 @@ mod tests {
         assert_eq!(targets(&o), "cpu: 3%/80%, 1/5");
         o.set(&["spec", "metrics"], vec![object.clone()]);
         assert_eq!(targets(&o), "<unknown>/7 (avg)");
+        o.set(&["spec", "metrics"], vec![json!({"type": "X"})]);
+        assert_eq!(targets(&o), "<unknown type>");
         o.set(&["spec", "metrics"], vec![utilization, pods, object]);
         assert_eq!(targets(&o), "cpu: 3%/80%, 1/5 + 1 more...");
     }

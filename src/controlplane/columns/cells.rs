@@ -8,6 +8,7 @@ use crate::apimachinery::value::Value;
 /// The time elapsed since `timestamp` in kubectl's format: `<unknown>` if absent, `<invalid>` if in the
 /// future.
 pub(crate) fn since(timestamp: &Value) -> String {
+    // An unreadable timestamp spoils one cell, not the whole list.
     match timestamp.as_str().and_then(|s| time::parse(s).ok()) {
         None => "<unknown>".to_owned(),
         Some(t) => human_duration((::time::OffsetDateTime::now_utc() - t).whole_seconds()),
@@ -52,7 +53,8 @@ pub(crate) fn first_three(all: &[String], none: &str) -> String {
     }
 }
 
-/// The status condition of this type.
+/// The first status condition of type `kind`. Conditions are keyed by type, so there is at most one in a valid
+/// object.
 pub(crate) fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
     object
         .at(&["status", "conditions"])

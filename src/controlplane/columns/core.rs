@@ -27,6 +27,7 @@ fn count(map: &Value) -> i64 {
 pub(crate) fn config_maps() -> Columns {
     table(
         &[N, ("Data", "string", 0, CONFIGMAP_DATA), A],
+        // `.#` reads only the number of members: values may be a megabyte and need not be decoded.
         &["data.#", "binaryData.#"],
         |o| {
             vec![
@@ -73,6 +74,7 @@ pub(crate) fn services() -> Columns {
         ],
         |o| {
             let spec = o.get("spec");
+            // The primary address. A headless Service prints the `None` that its list holds.
             let ip = strings(spec.get("clusterIPs")).first().copied().unwrap_or("<none>");
             let ports: Vec<String> = spec
                 .get("ports")
@@ -104,6 +106,7 @@ fn external_ips(o: &Value) -> String {
     let external = strings(o.at(&["spec", "externalIPs"])).join(",");
     match o.str_at(&["spec", "type"]) {
         "ClusterIP" | "NodePort" => none_if_empty(external),
+        // Upstream cuts long address lists only in narrow output; the server always generates wide rows.
         "LoadBalancer" => {
             let given = load_balancer_addresses(o);
             match (given.is_empty(), external.is_empty()) {
@@ -133,14 +136,17 @@ fn endpoints_cell(o: &Value) -> String {
     }
     let mut all = Vec::new();
     for s in subsets {
+        // Addresses that are not ready are left out, so a set of subsets may yield an empty cell.
         let ips = || s.get("addresses").items().iter().map(|a| a.str_at(&["ip"]));
         let ports = s.get("ports").items();
         if ports.is_empty() {
             all.extend(ips().map(str::to_owned));
         }
+        // Ports are the outer loop: which endpoints fall under `+ N more...` depends on the order.
         for p in ports {
             let port = p.get("port").as_i64().unwrap_or(0);
             all.extend(ips().map(|ip| {
+                // As Go's `net.JoinHostPort`: brackets separate an IPv6 address from the port.
                 if ip.contains(':') {
                     format!("[{ip}]:{port}")
                 } else {
@@ -149,6 +155,7 @@ fn endpoints_cell(o: &Value) -> String {
             }));
         }
     }
+    // `<none>` means no subsets; subsets without ready addresses print an empty cell, as upstream.
     first_three(&all, "")
 }
 
@@ -173,6 +180,7 @@ pub(crate) fn nodes() -> Columns {
             "status.conditions.{type,status}",
         ],
         |o| {
+            // No condition at all means that the kubelet has never reported.
             let mut status = match condition(o, "Ready") {
                 None => "Unknown".to_owned(),
                 Some(c) if c.str_at(&["status"]) == "True" => "Ready".to_owned(),
@@ -211,6 +219,7 @@ fn roles(o: &Value) -> String {
         .into_iter()
         .flat_map(|m| m.iter())
     {
+        // Two conventions coexist: a label per role, and an older label whose value is the role.
         if let Some(role) = k.strip_prefix("node-role.kubernetes.io/").filter(|r| !r.is_empty()) {
             all.push(role);
         } else if k == "kubernetes.io/role" {
@@ -251,30 +260,37 @@ pub(crate) fn events() -> Columns {
                 Value::Null => since(o.get("eventTime")),
                 t => since(t),
             };
-            let last = match (o.at(&["series", "lastObservedTime"]), o.get("lastTimestamp")) {
+            let last = match (o.get("series"), o.get("lastTimestamp")) {
                 // A series overrides `lastTimestamp`; events.k8s.io events have neither and show their
                 // `eventTime`.
                 (Value::Null, Value::Null) => first.clone(),
-                (Value::Null, t) | (t, _) => since(t),
+                (Value::Null, t) => since(t),
+                (series, _) => since(series.get("lastObservedTime")),
             };
-            let target = match o.str_at(&["involvedObject", "kind"]) {
-                "" => o.str_at(&["involvedObject", "name"]).to_owned(),
-                kind => format!("{}/{}", kind.to_lowercase(), o.str_at(&["involvedObject", "name"])),
+            let kind = o.str_at(&["involvedObject", "kind"]).to_lowercase();
+            let target = match o.str_at(&["involvedObject", "name"]) {
+                "" => kind,
+                name => format!("{kind}/{name}"),
             };
-            let (component, host) = match o.str_at(&["source", "component"]) {
-                "" => (o.str_at(&["reportingComponent"]), o.str_at(&["reportingInstance"])),
-                c => (c, o.str_at(&["source", "host"])),
+            // Events of events.k8s.io have a reporting controller instead of the legacy `source`. Each of the two
+            // parts is replaced on its own.
+            let source = |key: &str, other: &str| match o.str_at(&["source", key]) {
+                "" => o.str_at(&[other]),
+                text => text,
             };
+            let component = source("component", "reportingComponent");
+            let host = source("host", "reportingInstance");
             let source = if host.is_empty() {
                 component.to_owned()
             } else {
                 format!("{component}, {host}")
             };
-            let count = o
-                .at(&["series", "count"])
-                .as_i64()
-                .or(o.get("count").as_i64())
-                .unwrap_or(0);
+            let count = match (o.get("series"), o.get("count").as_i64()) {
+                // An event of events.k8s.io without a series has no count: it occurred once.
+                (Value::Null, None | Some(0)) => 1,
+                (Value::Null, Some(n)) => n,
+                (series, _) => series.get("count").as_i64().unwrap_or(0),
+            };
             vec![
                 last.into(),
                 o.str_at(&["type"]).into(),
@@ -282,9 +298,10 @@ pub(crate) fn events() -> Columns {
                 target.into(),
                 o.str_at(&["involvedObject", "fieldPath"]).into(),
                 source.into(),
+                // Recorders often end messages with a newline, which would break the row in a terminal.
                 o.str_at(&["message"]).trim().into(),
                 first.into(),
-                count.max(1).into(),
+                count.into(),
                 name(o),
             ]
         },
@@ -358,6 +375,20 @@ mod tests {
             ]
             .map(crate::apimachinery::field::quote)
         );
+    }
+
+    #[test]
+    fn parts_of_an_event_fall_back_independently() {
+        let row = |o: Value| {
+            let all = cells(&events(), &o);
+            [3, 5, 8].map(|i| all[i].clone()).join(" ")
+        };
+        let kind =
+            json!({"involvedObject": {"kind": "Pod"}, "source": {"component": "kubelet"}, "reportingInstance": "a"});
+        assert_eq!(row(kind), r#""pod" "kubelet, a" 1"#);
+        let name = json!({"involvedObject": {"name": "p"}, "reportingComponent": "kubelet", "source": {"host": "b"},
+            "count": 5, "series": {}});
+        assert_eq!(row(name), r#""/p" "kubelet, b" 0"#);
     }
 
     #[test]

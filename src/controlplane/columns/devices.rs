@@ -40,6 +40,7 @@ fn state(o: &Value) -> String {
         words.push("deleted");
     }
     if o.at(&["status", "allocation"]).is_null() {
+        // A claim that is being deleted will not be allocated any more, so it is not pending.
         if words.is_empty() {
             words.push("pending");
         }

@@ -29,6 +29,7 @@ pub(crate) fn ingresses() -> Columns {
             "status.loadBalancer.ingress.{ip,hostname}",
         ],
         |o| {
+            // An Ingress has no ports of its own: upstream prints the conventional HTTP and HTTPS ones.
             let ports = if o.at(&["spec", "tls"]).items().is_empty() {
                 "80"
             } else {
@@ -47,17 +48,18 @@ pub(crate) fn ingresses() -> Columns {
 }
 
 fn hosts(o: &Value) -> String {
+    const SHOWN: usize = 3;
     let rules = o.at(&["spec", "rules"]).items();
-    let shown: Vec<&str> = rules
-        .iter()
-        .map(|r| r.str_at(&["host"]))
-        .filter(|h| !h.is_empty())
-        .collect();
+    let hosts = rules.iter().map(|r| r.str_at(&["host"])).enumerate();
+    let shown: Vec<(usize, &str)> = hosts.filter(|(_, h)| !h.is_empty()).take(SHOWN).collect();
+    let text = shown.iter().map(|(_, h)| *h).collect::<Vec<_>>().join(",");
+    // As upstream, any rule after the third host is left over, one without a host too, and the number is that of all
+    // rules but three.
+    let is_more = shown.get(SHOWN - 1).is_some_and(|(i, _)| i + 1 < rules.len());
     match shown.len() {
         0 => "*".to_owned(),
-        // Upstream counts the rules left over, including those without a host.
-        n if n > 3 => format!("{} + {} more...", shown[..3].join(","), rules.len() - 3),
-        _ => shown.join(","),
+        _ if is_more => format!("{text} + {} more...", rules.len() - SHOWN),
+        _ => text,
     }
 }
 
@@ -113,6 +115,7 @@ pub(crate) fn network_policies() -> Columns {
         |o| {
             let selector = match Selector::from_object(o.at(&["spec", "podSelector"])) {
                 Err(_) => "<error>".to_owned(),
+                // An empty selector selects every pod of the namespace, yet upstream prints `<none>`.
                 Ok(s) => none_if_empty(s.to_string()),
             };
             vec![name(o), selector.into(), age(o)]
@@ -158,6 +161,7 @@ pub(crate) fn pod_disruption_budgets() -> Columns {
         |o| {
             let amount = |key: &str| match o.at(&["spec", key]) {
                 Value::Null => Value::from("N/A"),
+                // The column is of type string, so counts are formatted like percentages.
                 Value::Int(n) => n.to_string().into(),
                 other => other.clone(),
             };
@@ -207,6 +211,7 @@ pub(crate) fn certificate_signing_requests() -> Columns {
 
 fn csr_condition(o: &Value) -> String {
     let has = |kind: &str| super::cells::condition(o, kind).is_some();
+    // Denied comes first: objects from before the two became exclusive may hold both conditions.
     let mut text = match (has("Denied"), has("Approved")) {
         (true, _) => "Denied",
         (_, true) => "Approved",
@@ -231,6 +236,10 @@ mod tests {
     fn hosts_are_cut_after_three_entries() {
         let o = json!({"spec": {"rules": [{"host": "a"}, {"host": "b"}, {}, {"host": "c"}, {"host": "d"}]}});
         assert_eq!(hosts(&o), "a,b,c + 2 more...");
+        let o = json!({"spec": {"rules": [{"host": "a"}, {"host": "b"}, {"host": "c"}, {}]}});
+        assert_eq!(hosts(&o), "a,b,c + 1 more...");
+        let o = json!({"spec": {"rules": [{"host": "a"}, {"host": "b"}, {}, {"host": "c"}]}});
+        assert_eq!(hosts(&o), "a,b,c");
         assert_eq!(hosts(&json!({})), "*");
     }
 

@@ -45,6 +45,8 @@ pub(crate) fn endpoint_slices() -> Columns {
                 .iter()
                 .map(|p| match (p.get("port"), p.get("name").as_str()) {
                     (Value::Int(n), _) => n.to_string(),
+                    // Defaulting sets the name to `""`, so a port without a number usually prints as an empty
+                    // element; `*` is left for objects that were stored without a name.
                     (_, Some(name)) => name.to_owned(),
                     _ => "*".to_owned(),
                 })
@@ -79,6 +81,8 @@ fn binding(headings: &[Heading]) -> Columns {
                     .iter()
                     .filter(|s| s.str_at(&["kind"]) == kind)
                     .map(|s| match kind {
+                        // Users and groups are cluster-wide; only service accounts need a namespace to be
+                        // identified.
                         "ServiceAccount" => format!("{}/{}", s.str_at(&["namespace"]), s.str_at(&["name"])),
                         _ => s.str_at(&["name"]).to_owned(),
                     })
@@ -136,6 +140,7 @@ pub(crate) fn api_services() -> Columns {
         |o| {
             let service = o.at(&["spec", "service"]);
             let service = if service.is_null() {
+                // Without a service the server itself serves the group-version.
                 "Local".to_owned()
             } else {
                 format!("{}/{}", service.str_at(&["namespace"]), service.str_at(&["name"]))
@@ -202,17 +207,41 @@ pub(crate) fn policy_bindings() -> Columns {
     ];
     table(&headings, &["spec.{policyName,paramRef}"], |o| {
         let param = o.at(&["spec", "paramRef"]);
-        let cell = if param.is_null() {
-            "<unset>".to_owned()
-        } else {
-            match (param.str_at(&["namespace"]), param.str_at(&["name"])) {
-                (_, "") => crate::apimachinery::codec::json::to_string(param.get("selector")),
-                ("", n) => format!("*/{n}"),
-                (ns, n) => format!("{ns}/{n}"),
-            }
+        let cell = match (param.str_at(&["namespace"]), param.str_at(&["name"])) {
+            (_, "") if param.get("selector").is_null() => "<unset>".to_owned(),
+            (_, "") => go_selector(param.get("selector")),
+            // Without a namespace the parameter is either cluster-scoped or looked up in the namespace of each
+            // request; the reference alone does not say which.
+            ("", n) => format!("*/{n}"),
+            (ns, n) => format!("{ns}/{n}"),
         };
         vec![name(o), o.str_at(&["spec", "policyName"]).into(), cell.into(), age(o)]
     })
+}
+
+/// Prints a label selector like its generated `String` method in Go.
+fn go_selector(v: &Value) -> String {
+    let mut labels = String::new();
+    // Go sorts the keys as well.
+    let mut all: Vec<(&str, &Value)> = v
+        .get("matchLabels")
+        .as_object()
+        .into_iter()
+        .flat_map(|m| m.iter())
+        .collect();
+    all.sort_unstable_by_key(|(k, _)| *k);
+    for (key, value) in all {
+        labels += &format!("{key}: {},", value.as_str().unwrap_or_default());
+    }
+    let mut expressions = String::new();
+    for e in v.get("matchExpressions").items() {
+        let (key, operator) = (e.str_at(&["key"]), e.str_at(&["operator"]));
+        let values = strings(e.get("values")).join(" ");
+        expressions += &format!("LabelSelectorRequirement{{Key:{key},Operator:{operator},Values:[{values}],}},");
+    }
+    format!(
+        "&LabelSelector{{MatchLabels:map[string]string{{{labels}}},MatchExpressions:[]LabelSelectorRequirement{{{expressions}}},}}"
+    )
 }
 
 pub(crate) fn flow_schemas() -> Columns {
@@ -232,6 +261,7 @@ pub(crate) fn flow_schemas() -> Columns {
         ],
         |o| {
             let spec = o.get("spec");
+            // `?` until the flow-control controller has looked for the priority level.
             let dangling = condition(o, "Dangling").map_or("?", |c| c.str_at(&["status"]));
             vec![
                 name(o),
@@ -282,6 +312,7 @@ pub(crate) fn priority_levels() -> Columns {
             let or_none = |v: &Value| if v.is_null() { Value::from("<none>") } else { v.clone() };
             let queuing = spec.at(&["limited", "limitResponse", "queuing"]);
             let shares = match spec.at(&["limited", "nominalConcurrencyShares"]) {
+                // A level has either member, depending on its type; both count shares.
                 Value::Null => spec.at(&["exempt", "nominalConcurrencyShares"]),
                 v => v,
             };
@@ -296,4 +327,27 @@ pub(crate) fn priority_levels() -> Columns {
             ]
         },
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+
+    #[test]
+    fn parameters_of_a_binding_are_a_name_or_a_selector() {
+        let cell = |param: Value| {
+            let mut o = json!({});
+            o.set(&["spec", "paramRef"], param);
+            crate::apimachinery::field::show(&(policy_bindings().cells)(&o)[2])
+        };
+        assert_eq!(cell(Value::Null), r#""<unset>""#);
+        assert_eq!(cell(json!({"namespace": "n"})), r#""<unset>""#);
+        assert_eq!(cell(json!({"name": "p"})), r#""*/p""#);
+        assert_eq!(
+            cell(json!({"selector": {"matchLabels": {"b": "2", "a": "1"},
+                "matchExpressions": [{"key": "k", "operator": "In", "values": ["x", "y"]}]}})),
+            r#""&LabelSelector{MatchLabels:map[string]string{a: 1,b: 2,},MatchExpressions:[]LabelSelectorRequirement{LabelSelectorRequirement{Key:k,Operator:In,Values:[x y],},},}""#
+        );
+    }
 }

@@ -93,6 +93,7 @@ fn pod_summary(o: &Value) -> (usize, usize, String, String) {
         "" => status.str_at(&["phase"]).to_owned(),
         r => r.to_owned(),
     };
+    // The phase is `Pending` both for gated pods and for pods that do not fit on any node.
     if condition(o, "PodScheduled").is_some_and(|c| c.str_at(&["reason"]) == "SchedulingGated") {
         reason = "SchedulingGated".to_owned();
     }
@@ -103,6 +104,7 @@ fn pod_summary(o: &Value) -> (usize, usize, String, String) {
     for (i, c) in status.get("initContainerStatuses").items().iter().enumerate() {
         let spec = init_specs.get(c.str_at(&["name"])).copied();
         let sidecar = spec.is_some_and(|s| is_sidecar(&s));
+        // Counted before the checks below: restarts of finished init containers are printed too.
         all.add(c);
         if sidecar {
             of_sidecars.add(c);
@@ -112,6 +114,7 @@ fn pod_summary(o: &Value) -> (usize, usize, String, String) {
         if !ended.is_null() && ended.get("exitCode").as_i64().unwrap_or(0) == 0 {
             continue;
         }
+        // A started sidecar does not hold up initialization, even if it is not ready yet.
         if sidecar && c.get("started").as_bool() == Some(true) {
             ready += usize::from(c.get("ready").as_bool() == Some(true));
             continue;
@@ -122,6 +125,7 @@ fn pod_summary(o: &Value) -> (usize, usize, String, String) {
         } else if !waiting.is_empty() && waiting != "PodInitializing" {
             format!("Init:{waiting}")
         } else {
+            // Containers before this one are done, so its index is the number of finished ones.
             format!("Init:{i}/{}", init.len())
         };
         initializing = true;
@@ -151,6 +155,7 @@ fn pod_summary(o: &Value) -> (usize, usize, String, String) {
                 ready += 1;
             }
         }
+        // The reason may stem from one finished container although others still run or have failed.
         if reason == "Completed" {
             reason = match failure {
                 _ if running && is_true(o, "Ready") => "Running".to_owned(),
@@ -161,6 +166,7 @@ fn pod_summary(o: &Value) -> (usize, usize, String, String) {
         }
     }
     if o.is_being_deleted() {
+        // The kubelet is unreachable: whether the pod still runs is unknown.
         if status.str_at(&["reason"]) == "NodeLost" {
             reason = "Unknown".to_owned();
         } else if !matches!(status.str_at(&["phase"]), "Succeeded" | "Failed") {
@@ -180,6 +186,7 @@ struct Restarts<'a> {
 impl<'a> Restarts<'a> {
     fn add(&mut self, c: &'a Value) {
         self.count += c.get("restartCount").as_i64().unwrap_or(0);
+        // Compared as strings: decoding normalizes timestamps to UTC with whole seconds, so they sort like times.
         self.last = self.last.max(c.at(&["lastState", "terminated", "finishedAt"]).as_str());
     }
 

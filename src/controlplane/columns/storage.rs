@@ -29,6 +29,7 @@ fn access_modes(v: &Value) -> String {
 }
 
 fn phase(o: &Value) -> Value {
+    // Deletion is not a phase: a volume in use stays `Bound` while a protection finalizer delays the deletion.
     if o.is_being_deleted() {
         "Terminating".into()
     } else {
@@ -123,6 +124,7 @@ pub(crate) fn persistent_volume_claims() -> Columns {
                 ("", String::new())
             } else {
                 let capacity = o.at(&["status", "capacity", "storage"]).as_str();
+                // A missing quantity is zero in Go and prints as such once the claim is bound.
                 (capacity.unwrap_or("0"), access_modes(o.at(&["status", "accessModes"])))
             };
             vec![
@@ -157,6 +159,7 @@ pub(crate) fn resource_quotas() -> Columns {
                 used.as_str().unwrap_or("0"),
                 most.as_str().unwrap_or("0")
             );
+            // Everything else, object counts included, goes under the heading for requests.
             if key.starts_with("limits.") {
                 limits.push(cell);
             } else {
@@ -271,6 +274,8 @@ pub(crate) fn csi_drivers() -> Columns {
             let modes = super::cells::none_if_empty(strings(spec.get("volumeLifecycleModes")).join(","));
             vec![
                 name(o),
+                // Defaulting sets these flags; the fallbacks repeat its values for objects stored without
+                // them.
                 flag("attachRequired", true),
                 flag("podInfoOnMount", false),
                 flag("storageCapacity", false),

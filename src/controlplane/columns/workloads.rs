@@ -52,6 +52,7 @@ fn selector(v: &Value, empty: &str, bad: &str) -> Value {
     }
     match Selector::from_object(v) {
         Err(_) => bad.into(),
+        // Upstream's formatters test the formatted selector, not its members.
         Ok(s) if s.to_string().is_empty() => empty.into(),
         Ok(s) => s.to_string().into(),
     }
@@ -124,6 +125,7 @@ fn replicas(o: &Value, selector: Value) -> Vec<Value> {
 }
 
 fn ready(o: &Value) -> Value {
+    // Out of the replicas asked for, not of the pods that exist at the moment.
     format!(
         "{}/{}",
         count(o, &["status", "readyReplicas"]),
@@ -232,6 +234,7 @@ fn controller(o: &Value) -> String {
     let Some(owner) = owners.iter().find(|r| r.get("controller").as_bool() == Some(true)) else {
         return "<none>".to_owned();
     };
+    // The group, not the version: it stays the same when the owner is served under a newer version.
     let gvk = owner.gvk();
     let kind = gvk.kind.to_lowercase();
     match gvk.group.as_str() {
@@ -294,6 +297,7 @@ fn job_completions(o: &Value) -> String {
     match o.at(&["spec", "completions"]).as_i64() {
         Some(of) => format!("{done}/{of}"),
         None => match count(o, &["spec", "parallelism"]) {
+            // Without `completions` the Job is a work queue: one success suffices, with `n` workers at it.
             n if n > 1 => format!("{done}/1 of {n}"),
             _ => format!("{done}/1"),
         },
@@ -303,6 +307,7 @@ fn job_completions(o: &Value) -> String {
 fn job_duration(o: &Value) -> String {
     let of = |key: &str| o.at(&["status", key]).as_str().and_then(|s| time::parse(s).ok());
     match (of("startTime"), of("completionTime")) {
+        // Not started yet, or suspended: suspending a Job resets its start time.
         (None, _) => String::new(),
         (Some(_), None) => since(o.at(&["status", "startTime"])),
         (Some(from), Some(to)) => human_duration((to - from).whole_seconds()),
@@ -331,6 +336,7 @@ pub(crate) fn cron_jobs() -> Columns {
             "status.{active.#,lastScheduleTime}",
         ],
         |o| {
+            // Go's spelling of a pointer's value, in a column whose declared type is boolean.
             let suspend = match o.at(&["spec", "suspend"]).as_bool() {
                 None => "<unset>",
                 Some(true) => "True",

@@ -17,6 +17,7 @@ fn selectors(v: &mut Value) {
 
 pub(crate) fn webhooks(v: &mut Value, mutating: bool) {
     for hook in elements_mut(v, &["webhooks"]) {
+        // Pointers upstream: an explicit empty string is not defaulted, and validation rejects it.
         set_default(hook, &["failurePolicy"], "Fail");
         set_default(hook, &["matchPolicy"], "Equivalent");
         selectors(hook);

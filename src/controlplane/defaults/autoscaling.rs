@@ -19,6 +19,7 @@ pub(crate) fn v2(v: &mut Value) {
         return;
     }
     rules(v, "scaleUp", Some(0), &[("Pods", 4), ("Percent", 100)]);
+    // No window: the controller's `--horizontal-pod-autoscaler-downscale-stabilization` applies.
     rules(v, "scaleDown", None, &[("Percent", 100)]);
 }
 

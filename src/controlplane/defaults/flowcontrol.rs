@@ -15,6 +15,7 @@ pub(crate) fn flow_schema(v: &mut Value) {
 
 pub(crate) fn priority_level(v: &mut Value) {
     if !v.at(&["spec", "limited"]).is_null() {
+        // Pointers upstream, for which an explicit 0 counts, unlike for the integers of `queuing`.
         set_default(v, &["spec", "limited", "nominalConcurrencyShares"], 30i64);
         set_default(v, &["spec", "limited", "lendablePercent"], 0i64);
         const QUEUING: [&str; 4] = ["spec", "limited", "limitResponse", "queuing"];

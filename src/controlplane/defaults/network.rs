@@ -18,6 +18,7 @@ pub(crate) fn network_policy(v: &mut Value) {
         }
     }
     if v.at(&["spec", "policyTypes"]).is_empty_value() {
+        // Every policy isolates ingress, but egress only if it has egress rules.
         let types = if v.at(&["spec", "egress"]).is_empty_value() {
             crate::json!(["Ingress"])
         } else {

@@ -32,10 +32,12 @@ pub(crate) fn pod(v: &mut Value) {
     }
     set_default(spec, &["enableServiceLinks"], true);
     let host_network = spec.get("hostNetwork").as_bool() == Some(true);
+    // Ephemeral containers cannot have resources or ports.
     for list in ["containers", "initContainers"] {
         for c in elements_mut(spec, &[list]) {
             // Before the pod-level defaults below, which read these requests.
             limits_are_requests(c);
+            // On the host's network both numbers name the same socket.
             if host_network {
                 for p in elements_mut(c, &["ports"]) {
                     if p.get("hostPort").as_i64().unwrap_or(0) == 0 {
@@ -72,6 +74,7 @@ pub(crate) fn template(v: &mut Value) {
     let spec = match v.at_mut(&["spec"]) {
         Some(spec) if !spec.is_null() => spec,
         _ => {
+            // The spec is a struct upstream: an absent one is defaulted like an empty one.
             v.set(&["spec"], Value::object());
             match v.at_mut(&["spec"]) {
                 Some(spec) => spec,
@@ -79,6 +82,7 @@ pub(crate) fn template(v: &mut Value) {
             }
         }
     };
+    // Here, where every pod and every template passes, instead of in each strategy.
     disabled_fields::drop_disabled(spec);
     // `serviceAccount` is the deprecated alias; both always carry the same value.
     let account = spec.str_at(&["serviceAccountName"]).to_owned();
@@ -109,6 +113,7 @@ fn pod_level_pages(spec: &mut Value) {
     if own.get("requests").is_empty_value() && own.get("limits").is_empty_value() {
         return;
     }
+    // Sorted by name, as `set_defaults` requires.
     let mut pages: BTreeMap<String, Quantity> = BTreeMap::new();
     for (list, together) in [("containers", true), ("initContainers", false)] {
         for c in spec.get(list).items() {
@@ -147,6 +152,7 @@ fn pod_level_requests(spec: &mut Value) {
         }
     }
     let limits = limits.as_object().into_iter().flat_map(|m| m.iter());
+    // Objects iterate in the order of their keys, as `set_defaults` requires.
     let requests = limits
         .filter(|(k, _)| matches!(*k, "cpu" | "memory") || k.starts_with(HUGE_PAGES))
         .map(|(k, limit)| match together.get(k) {

@@ -23,6 +23,7 @@ pub(crate) fn service(v: &mut Value) {
         "ClientIP" => set_default(
             v,
             &["spec", "sessionAffinityConfig", "clientIP", "timeoutSeconds"],
+            // Upstream's `DefaultClientIPServiceAffinitySeconds`: three hours.
             10800i64,
         ),
         _ => {}

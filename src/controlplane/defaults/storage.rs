@@ -25,6 +25,7 @@ pub(crate) fn limit_range(v: &mut Value) {
         if item.str_at(&["type"]) != "Container" {
             continue;
         }
+        // In this order: each step reads what the steps before it have set.
         for (to, from) in [
             ("default", "max"),
             ("defaultRequest", "default"),

@@ -21,6 +21,7 @@ pub(crate) fn pod_template(v: &mut Value) {
 pub(crate) fn replication_controller(v: &mut Value) {
     let labels = v.at(&["spec", "template", "metadata", "labels"]).clone();
     if !labels.is_empty_value() {
+        // An omitted selector selects the template's own pods; the kinds of apps/v1 have no such default.
         for path in [&["spec", "selector"][..], &["metadata", "labels"]] {
             if v.at(path).is_empty_value() {
                 v.set(path, labels.clone());
@@ -69,6 +70,7 @@ pub(crate) fn stateful_set(v: &mut Value) {
     set_default(v, &["spec", "revisionHistoryLimit"], 10i64);
     for c in elements_mut(v, &["spec", "volumeClaimTemplates"]) {
         claim(c);
+        // Upstream fills in the type, which clients usually omit here.
         c.set(&["apiVersion"], "v1");
         c.set(&["kind"], "PersistentVolumeClaim");
     }
@@ -85,6 +87,7 @@ pub(crate) fn daemon_set(v: &mut Value) {
         set_default(v, &["spec", "updateStrategy", "rollingUpdate", "maxSurge"], 0i64);
     }
     set_default(v, &["spec", "revisionHistoryLimit"], 10i64);
+    // Upstream's conversion writes the annotation on every encoding, even for 0.
     let generation: i64 = v
         .str_at(&["metadata", "annotations", TEMPLATE_GENERATION])
         .parse()

@@ -19,6 +19,7 @@ pub(crate) fn rows(definitions: Arc<dyn RestStrategy>) -> Vec<Resource> {
             .short(&["crd", "crds"])
             .category("api-extensions")
             .stored_at("apiextensions.k8s.io/customresourcedefinitions")
+            // Definitions are mostly schemas: large, and seldom read.
             .compressed()
             .hashed_as("v1beta1")
             .shared_strategy(definitions)

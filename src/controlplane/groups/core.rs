@@ -74,6 +74,7 @@ fn flag(v: &Value, path: &[&str]) -> Str {
 pub(crate) fn rows(parts: Parts) -> Vec<Resource> {
     let mut all = workloads::rows(parts.scale.clone());
     all.extend(own_rows(parts));
+    // Discovery lists the resources of a group by name.
     all.sort_by(|a, b| a.gvr.resource.cmp(&b.gvr.resource));
     all
 }
@@ -97,6 +98,8 @@ fn own_rows(parts: Parts) -> Vec<Resource> {
         V1.kind("endpoints", "Endpoints")
             .namespaced()
             .short(&["ep"])
+            // Directories keep the names of the first releases: data of an existing cluster is found where it
+            // is.
             .stored_at("services/endpoints")
             .strategy(endpoints::Endpoints)
             .columns(columns::endpoints())
@@ -105,6 +108,7 @@ fn own_rows(parts: Parts) -> Vec<Resource> {
         events(parts.event_ttl_seconds),
         V1.kind("namespaces", "Namespace")
             .short(&["ns"])
+            // Upstream's storage of namespaces does not implement it.
             .without(Verbs::DELETE_COLLECTION)
             .strategy(namespace::Namespace)
             .columns(columns::namespaces())
@@ -143,6 +147,7 @@ fn own_rows(parts: Parts) -> Vec<Resource> {
             )
             .connect("attach", core("PodAttachOptions"), STREAM, connections.attach)
             .connect("exec", core("PodExecOptions"), STREAM, connections.exec)
+            // Discovery names the kind that upstream's `LogREST.New` returns, although a log is text.
             .connect("log", core("Pod"), Verbs::GET, connections.log)
             .connect(
                 "portforward",
@@ -221,6 +226,7 @@ const POD_FIELDS: [&str; 10] = [
     "status.phase",
     "status.podIP",
     "status.nominatedNodeName",
+    // The name that old clients use for `spec.nodeName` (`pkg/apis/core/v1/conversion.go`).
     "spec.host",
     "status.podIPs",
 ];
@@ -257,6 +263,7 @@ const EVENT_FIELDS: [&str; 11] = [
 
 fn event_fields(v: &Value) -> [Str; 11] {
     let of = |key: &str| text(v, &["involvedObject", key]);
+    // Events written through events.k8s.io have no source component; upstream falls back likewise.
     let source = match v.str_at(&["source", "component"]) {
         "" => v.str_at(&["reportingComponent"]),
         c => c,

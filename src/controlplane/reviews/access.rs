@@ -91,7 +91,8 @@ fn check(v: &Value, scope: Scope) -> ErrorList {
     out
 }
 
-/// The non-resource attributes in an error: upstream marshals its internal struct, which has no JSON tags.
+/// The non-resource attributes as errors print them: upstream marshals its internal struct, which has no JSON
+/// tags.
 fn shown(v: &Value) -> String {
     format!(
         "{{\"Path\":{},\"Verb\":{}}}",
@@ -110,6 +111,7 @@ fn selector(out: &mut ErrorList, v: &Value, key: &str, at: &FieldPath) {
         out.push(FieldError::invalid(
             &at.child("rawSelector"),
             raw,
+            // The missing `be` is upstream's.
             "may not specified at the same time as requirements",
         ));
     }
@@ -135,12 +137,15 @@ pub(crate) const EXPLAIN: &str = "torana.dev/explain-access";
 
 fn wants_explanation(v: &Value) -> bool {
     let annotations = v.at(&["metadata", "annotations"]).as_object();
+    // Any annotation beside it is rejected, as upstream rejects all annotations.
     annotations.is_some_and(|a| a.len() == 1 && a.contains_key(EXPLAIN))
 }
 
 fn metadata(out: &mut ErrorList, v: &Value, scope: Scope) {
     let meta = v.get("metadata");
     let wants_explanation = wants_explanation(v);
+    // Upstream compares the metadata with an empty one, apart from managed fields and the namespace of a
+    // local review.
     let allowed = |k: &str| match k {
         "managedFields" => true,
         "namespace" => scope == Scope::Local,
@@ -277,6 +282,7 @@ async fn evaluate(review_dependencies: &ReviewDependencies, user: &UserInfo, obj
     if !errors.is_empty() {
         status.set(&["evaluationError"], errors.join("; "));
     }
+    // Only reports: the decision above does not depend on it.
     let why = if wants_explanation(object) {
         let found = review_dependencies.roles.explain(&attributes).await;
         Some(found.map_or_else(|behind| crate::json!({"error": (behind.to_string())}), |e| e.to_value()))
@@ -299,6 +305,7 @@ async fn review(
     if !errors.is_empty() {
         return Err(invalid(&errors));
     }
+    // After validation, in the order of upstream's `localsubjectaccessreview` storage.
     if scope == Scope::Local && object.namespace() != cx.namespace {
         return Err(Status::bad_request(format!(
             "spec.resourceAttributes.namespace must match namespace: {}",

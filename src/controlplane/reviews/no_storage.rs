@@ -1,4 +1,4 @@
-//! The storage of resources that are not stored.
+//! [`NoStorage`]: the [`Storage`] behind resources that are evaluated on create and never stored.
 
 use crate::storage::{
     Budget, Draft, Entry, Error, ListOptions, Listing, MinRevision, Precondition, Revision, Storage, Watch,

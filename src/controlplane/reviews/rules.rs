@@ -34,6 +34,7 @@ impl CreateHandler for SelfSubjectRulesReview {
             return Err(Status::bad_request("no namespace on request"));
         }
         let found = self.0.authorizer.rules_for(&cx.user, namespace).await;
+        // A new object: upstream returns nothing of the request, not even its spec.
         let mut answer = crate::json!({
             "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectRulesReview", "metadata": {}, "spec": {},
             "status": {"incomplete": (found.incomplete)},

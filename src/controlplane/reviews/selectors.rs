@@ -59,6 +59,7 @@ fn read(
 
 /// Converts a field selector, which supports only `In` and `NotIn` with a single value.
 pub(super) fn fields(v: &Value) -> ConvertedSelector {
+    // Backslashes first, or they would escape the escapes of the other two.
     let escape = |s: &str| s.replace('\\', r"\\").replace(',', r"\,").replace('=', r"\=");
     read(
         v,

@@ -50,6 +50,7 @@ impl TokenReview {
             [] => self.0.audiences.clone(),
             audiences => audiences.iter().map(|a| (*a).to_owned()).collect(),
         };
+        // Without a token the fake request is anonymous, if such requests are accepted.
         let found = if word.is_empty() && self.0.anonymous {
             TokenUser {
                 audiences: audiences.clone(),
@@ -67,6 +68,7 @@ impl TokenReview {
             }
         };
         let mut user = (*found.user).clone();
+        // Upstream wraps its authenticators to add this group (`NewAuthenticatedGroupAdder`).
         if !user.in_group(AUTHENTICATED) && !user.in_group(UNAUTHENTICATED) {
             user.groups.push(AUTHENTICATED.to_owned());
         }

@@ -24,6 +24,14 @@ pub(crate) enum RegistrationKind {
 pub(crate) struct Admission(pub RegistrationKind);
 
 impl Admission {
+    fn validate(&self, v: &Value, old: Option<&Value>) -> ErrorList {
+        match self.0 {
+            RegistrationKind::Webhooks(mutating) => validation::admission::webhooks(v, old, mutating),
+            RegistrationKind::Policy(mutating) => validation::admission::policy(v, old, mutating),
+            RegistrationKind::Binding(mutating) => validation::admission::binding(v, mutating),
+        }
+    }
+
     fn has_status(&self) -> bool {
         self.0 == RegistrationKind::Policy(false)
     }
@@ -32,6 +40,7 @@ impl Admission {
 impl Strategy for Admission {
     fn rules(&self) -> Rules {
         Rules {
+            // Webhooks and policies hold CEL expressions, which validation compiles; bindings hold none.
             costly_validation: !matches!(self.0, RegistrationKind::Binding(_)),
             ..Rules::DEFAULT
         }
@@ -53,17 +62,18 @@ impl Strategy for Admission {
     }
 
     fn validate_create(&self, v: &Value) -> ErrorList {
-        match self.0 {
-            RegistrationKind::Webhooks(mutating) => validation::admission::webhooks(v, mutating),
-            RegistrationKind::Policy(mutating) => validation::admission::policy(v, mutating),
-            RegistrationKind::Binding(mutating) => validation::admission::binding(v, mutating),
-        }
+        self.validate(v, None)
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value) -> ErrorList {
+        self.validate(new, Some(old))
     }
 
     fn prepare_update(&self, new: &mut Value, old: &Value) {
         if self.has_status() {
             restore(new, old, &["status"]);
         }
+        // Webhook configurations have `webhooks` in place of a spec.
         bump_generation(new, old, &["spec", "webhooks"]);
     }
 

@@ -60,6 +60,7 @@ impl Strategy for ApiService {
 
     fn prepare_create(&self, object: &mut Value) {
         object.set(&["status"], Value::object());
+        // One with a service has no condition until the aggregator has probed it.
         if object.at(&["spec", "service"]).is_null() {
             set_local_condition(object);
         }

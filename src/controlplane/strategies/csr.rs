@@ -18,8 +18,8 @@ use std::collections::HashMap;
 /// Strategy of the main resource and of `status`.
 pub(crate) struct Csr;
 
-/// Fills in missing condition times. A condition whose type and status already existed keeps its transition
-/// time.
+/// Fills in missing condition times (upstream's `populateConditionTimestamps`). A condition whose type and
+/// status already existed keeps its transition time.
 fn stamp(new: &mut Value, old: &Value) {
     let now = time::now();
     // Reversed, so that the first of several entries with one key wins.
@@ -40,8 +40,8 @@ fn stamp(new: &mut Value, old: &Value) {
     }
 }
 
-/// Resets the conditions of one of the approver's types to the stored ones, if the update has as many of
-/// them. With other numbers, validation rejects the update.
+/// Resets the conditions of one of the approver's types to the stored ones, if the update has as many of them
+/// (upstream's `preserveConditionInstances`). With other numbers, validation rejects the update.
 fn keep_approvals(new: &mut Value, old: &Value, answer: &str) {
     let is_answer = |c: &&Value| c.str_at(&["type"]) == answer;
     let stored = || old.at(&["status", "conditions"]).items().iter().filter(is_answer);
@@ -76,6 +76,7 @@ impl Strategy for Csr {
     }
 
     fn validate_update(&self, _new: &Value, _old: &Value) -> ErrorList {
+        // The spec and the status have been restored; only the metadata is new, which the registry validates.
         ErrorList::new()
     }
 

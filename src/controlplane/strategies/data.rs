@@ -24,6 +24,8 @@ pub(crate) struct Secret;
 
 impl Strategy for Secret {
     fn default(&self, object: &mut Value) {
+        // Upstream does this in the conversion from v1 (`Convert_v1_Secret_To_core_Secret`), before any other
+        // default.
         fold_string_data(object);
         if object.str_at(&["type"]).is_empty() {
             object.set(&["type"], "Opaque");

@@ -91,6 +91,7 @@ impl Strategy for DeclarativeStrategy {
         if let Some(status) = self.status {
             object.set(&["status"], status());
         }
+        // Last, so that a kind can complete the initial status.
         (self.prepare_create)(object);
     }
 

@@ -48,6 +48,8 @@ const LISTS: [&str; 4] = ["bools", "ints", "strings", "versions"];
 /// Drops the fields of the disabled feature gates `DRAListTypeAttributes` (list-valued attributes) and
 /// `DRANodeAllocatableResources` (resource mappings), unless the stored slice already uses them.
 fn drop_disabled(v: &mut Value, old: Option<&Value>) {
+    // Judged for the slice as a whole: one device that uses a field keeps it for all, as upstream's `…InUse`
+    // functions.
     let devices = old.map_or(&[][..], |o| o.at(&["spec", "devices"]).items());
     let had_mappings = devices
         .iter()
@@ -99,6 +101,7 @@ fn refuse(kind: &str, v: &Value, mut found: ErrorList, own: ErrorList) -> Result
     if found.is_empty() {
         return Ok(());
     }
+    // Upstream makes these checks part of validation, so that one 422 lists both.
     found.extend(own);
     Err(Status::invalid(GROUP, kind, v.name(), &found))
 }
@@ -127,6 +130,7 @@ impl Strategy for ResourceClaimTemplate {
 impl SideEffects for ResourceClaimTemplate {
     async fn begin(&self, _cx: &Context, new: &mut Value, old: Option<&Value>) -> Result<()> {
         if old.is_some() {
+            // Templates are immutable, so an update cannot request admin access anew.
             return Ok(());
         }
         let requests = new.at(&["spec", "spec", "devices", "requests"]);
@@ -206,6 +210,7 @@ fn drop_deallocated(new: &mut Value, old: &Value) {
         results.items().iter().map(id).collect()
     };
     let now = allocated(new);
+    // Sets, because clients choose the length of both lists.
     let gone: HashSet<[String; 3]> = allocated(old).into_iter().filter(|d| !now.contains(d)).collect();
     let devices = new.at(&["status", "devices"]);
     if gone.is_empty() || devices.is_null() {

@@ -4,8 +4,9 @@
 use super::common::first_generation;
 use crate::apimachinery::field::ErrorList;
 use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::validation::dns1123_subdomain;
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{elements_mut, same, set_default, set_default_str};
+use crate::controlplane::fields::{Seen, elements_mut, same, set_default, set_default_str};
 use crate::controlplane::validation;
 use crate::registry::strategy::{Rules, Strategy};
 
@@ -51,11 +52,22 @@ impl Strategy for Endpoints {
 /// Strategy of EndpointSlices.
 pub(crate) struct EndpointSlice;
 
+/// Drops the topology, a leftover of v1beta1, unless an update leaves the endpoints alone. The node that it names
+/// becomes the endpoint's node if the stored object names that node in the same way: a client that does not know
+/// `nodeName` must not lose it.
 fn drop_topology(new: &mut Value, old: Option<&Value>) {
-    if old.is_some_and(|o| same(o.get("endpoints"), new.get("endpoints"))) {
+    const NODE: [&str; 2] = ["deprecatedTopology", "kubernetes.io/hostname"];
+    let stored = old.map_or(&Value::Null, |o| o.get("endpoints"));
+    if old.is_some() && same(stored, new.get("endpoints")) {
         return;
     }
+    let known: Seen<&str> = stored.items().iter().map(|e| e.str_at(&NODE)).collect();
     for e in elements_mut(new, &["endpoints"]) {
+        let node = e.str_at(&NODE);
+        if e.get("nodeName").is_null() && known.contains(&node) && dns1123_subdomain(node).is_empty() {
+            let node = node.to_owned();
+            e.set(&["nodeName"], node);
+        }
         e.unset(&["deprecatedTopology"]);
     }
 }
@@ -64,6 +76,7 @@ impl Strategy for EndpointSlice {
     fn default(&self, object: &mut Value) {
         for port in elements_mut(object, &["ports"]) {
             if port.get("name").is_null() {
+                // Explicit, because the field is a pointer upstream.
                 port.set(&["name"], "");
             }
             set_default(port, &["protocol"], "TCP");
@@ -76,7 +89,6 @@ impl Strategy for EndpointSlice {
     }
 
     fn prepare_update(&self, new: &mut Value, old: &Value) {
-        drop_topology(new, Some(old));
         // Unlike for other kinds, a change of labels increments the generation too.
         let labels = |v: &Value| v.at(&["metadata", "labels"]).clone();
         let body = |v: &Value| {
@@ -88,6 +100,8 @@ impl Strategy for EndpointSlice {
             let was = old.at(&["metadata", "generation"]).as_i64().unwrap_or(0);
             new.set_meta("generation", was + 1);
         }
+        // Last: what a client sends in the topology counts as a change, even if it is dropped.
+        drop_topology(new, Some(old));
     }
 
     fn validate_create(&self, object: &Value) -> ErrorList {
@@ -129,6 +143,27 @@ mod tests {
         new.set(&["metadata", "labels", "a"], "b");
         EndpointSlice.prepare_update(&mut new, &old);
         assert_eq!(new.at(&["metadata", "generation"]), &2i64.into());
+    }
+
+    #[test]
+    fn topology_is_dropped_after_the_generation_and_keeps_its_node() {
+        let mut old = json!({"metadata": {"generation": 1}, "addressType": "IPv4",
+            "endpoints": [{"addresses": ["10.0.0.1"], "deprecatedTopology": {"kubernetes.io/hostname": "n"}}]});
+        let mut new = old.clone();
+        let sent = json!([
+            {"addresses": ["10.0.0.2"], "deprecatedTopology": {"kubernetes.io/hostname": "n"}},
+            {"addresses": ["10.0.0.3"], "deprecatedTopology": {"kubernetes.io/hostname": "other"}}]);
+        new.set(&["endpoints"], sent);
+        EndpointSlice.prepare_update(&mut new, &old);
+        let expected = json!([{"addresses": ["10.0.0.2"], "nodeName": "n"}, {"addresses": ["10.0.0.3"]}]);
+        assert_eq!(new.get("endpoints"), &expected);
+        old = new.clone();
+        let sent = json!([
+            {"addresses": ["10.0.0.2"], "nodeName": "n", "deprecatedTopology": {"a": "b"}}, {"addresses": ["10.0.0.3"]}]);
+        new.set(&["endpoints"], sent);
+        EndpointSlice.prepare_update(&mut new, &old);
+        assert_eq!(new.get("endpoints"), &expected);
+        assert_eq!(new.at(&["metadata", "generation"]), &3i64.into());
     }
 
     #[test]

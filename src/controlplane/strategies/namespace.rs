@@ -17,7 +17,7 @@ use crate::registry::strategy::{DeleteStrategy, NameRule, Rules, Strategy, reset
 pub(crate) const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 /// Entry of `spec.finalizers` that the namespace controller removes once the namespace is empty.
 pub(crate) const FINALIZER: &str = "kubernetes";
-/// Namespaces that cannot be deleted.
+/// Namespaces that cannot be deleted; upstream's `NamespaceLifecycle` admission protects the same ones.
 pub(crate) const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
 
 /// Strategy of namespaces.
@@ -38,6 +38,7 @@ pub(crate) fn finalizers(object: &Value, indexed: bool) -> ErrorList {
         let at = if indexed { path.index(i) } else { path.clone() };
         let messages = qualified_name(name);
         invalid_each(&mut out, &at, name, messages);
+        // As upstream, in addition to the errors above: a malformed name without a slash has two.
         if !name.contains('/') && !matches!(name, "kubernetes" | "orphan" | "foregroundDeletion") {
             out.push(FieldError::invalid(
                 &at,
@@ -55,6 +56,7 @@ impl Strategy for Namespace {
     }
 
     fn default(&self, object: &mut Value) {
+        // Also when an object is read: namespaces stored before the label existed get it.
         label(object);
         set_default_str(object, &["status", "phase"], "Active");
     }
@@ -140,6 +142,7 @@ impl DeleteStrategy for Namespace {
 
     fn mark(&self, object: &mut Value, _old: &Value) {
         object.set(&["status", "phase"], "Terminating");
+        // Upstream deletes namespaces by a path of their own, which sets only the timestamp.
         object.unset_meta("deletionGracePeriodSeconds");
     }
 }

@@ -21,6 +21,7 @@ impl Strategy for Node {
             (_, Some(first)) if first == single => {}
             _ => object.set(&["spec", "podCIDRs"], vec![single]),
         }
+        // Upstream's `SetDefaults_NodeStatus`.
         let capacity = object.at(&["status", "capacity"]).clone();
         if !capacity.is_null() {
             set_default(object, &["status", "allocatable"], capacity);

@@ -15,7 +15,8 @@ use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{elements_mut, restore, strings};
 use crate::controlplane::quality_of_service::quality_of_service;
 use crate::controlplane::{defaults, validation};
-use crate::registry::strategy::{DeleteStrategy, Strategy};
+use crate::registry::strategy::{Context, DeleteStrategy, Outcome, SideEffects, Strategy};
+use async_trait::async_trait;
 
 /// Strategy of pods.
 pub(crate) struct Pod;
@@ -24,6 +25,7 @@ pub(crate) struct Pod;
 /// values. This happens once, on create: later changes of the labels do not affect scheduling.
 fn merge_label_keys(pod: &mut Value) {
     const TERMS: [&str; 2] = ["podAffinity", "podAntiAffinity"];
+    // Cloned, because the terms below are changed in place.
     let labels = pod.at(&["metadata", "labels"]).clone();
     for kind in TERMS {
         let required = [
@@ -59,6 +61,7 @@ fn merge_label_keys(pod: &mut Value) {
 }
 
 fn select_own(term: &mut Value, labels: &Value, lists: &[(&str, &str)]) {
+    // An absent selector matches no pod; adding requirements would make it match some.
     if term.get("labelSelector").is_null() {
         return;
     }
@@ -85,6 +88,7 @@ impl Strategy for Pod {
         first_generation(object);
         let mut status = crate::json!({"phase": "Pending"});
         status.set(&["qosClass"], quality_of_service(object));
+        // The scheduler does not look at gated pods, so the condition it would report is set here.
         if !object.at(&["spec", "schedulingGates"]).items().is_empty() {
             let condition = crate::json!({
                 "type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "lastProbeTime": null,
@@ -95,7 +99,6 @@ impl Strategy for Pod {
         }
         object.set(&["status"], status);
         merge_label_keys(object);
-        app_armor::copy(object);
     }
 
     fn validate_create(&self, object: &Value) -> ErrorList {
@@ -113,6 +116,7 @@ impl Strategy for Pod {
 
     fn prepare_status_update(&self, new: &mut Value, old: &Value) {
         keep_all_but_status(new, old);
+        // Old kubelets corrupt owner references, and drop the QoS class of pods they reject.
         restore(new, old, &["metadata", "ownerReferences"]);
         for path in [["status", "qosClass"], ["metadata", "deletionTimestamp"]] {
             if new.str_at(&path).is_empty() {
@@ -145,10 +149,11 @@ impl Strategy for Pod {
 
     fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
         if old.is_some() {
+            // Pods are updated by controllers, which nobody reads warnings of.
             return Vec::new();
         }
         let messages = crate::apimachinery::validation::dns1123_label(new.name());
-        let mut out = app_armor::warnings(new);
+        let mut out = Vec::new();
         if !messages.is_empty() {
             out.push(format!(
                 "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is recommended: [{}]",
@@ -183,9 +188,29 @@ impl Strategy for Pod {
         }
     }
 
+    fn effects(&self) -> Option<&dyn SideEffects> {
+        Some(self)
+    }
+
     fn deletion(&self) -> Option<&dyn DeleteStrategy> {
         Some(self)
     }
+}
+
+#[async_trait]
+impl SideEffects for Pod {
+    /// Applies the AppArmor annotations of a new pod. Here rather than in `prepare_create`, because only what
+    /// copies them can tell which ones to warn about.
+    async fn begin(&self, cx: &Context, new: &mut Value, old: Option<&Value>) -> status::Result<()> {
+        if old.is_none() {
+            for warning in app_armor::copy(new) {
+                cx.warnings.add(warning);
+            }
+        }
+        Ok(())
+    }
+
+    async fn end(&self, _cx: &Context, _object: &Value, _outcome: Outcome<'_>) {}
 }
 
 impl DeleteStrategy for Pod {
@@ -199,6 +224,7 @@ impl DeleteStrategy for Pod {
 
     fn grace(&self, object: &Value, requested: Option<i64>) -> Option<i64> {
         let phase = object.str_at(&["status", "phase"]);
+        // Nothing runs that could be stopped gracefully, whatever period was requested.
         if object.str_at(&["spec", "nodeName"]).is_empty() || matches!(phase, "Succeeded" | "Failed") {
             return Some(0);
         }

@@ -61,6 +61,7 @@ impl Strategy for RoleBinding {
     fn default(&self, object: &mut Value) {
         set_default_str(object, &["roleRef", "apiGroup"], GROUP);
         for s in elements_mut(object, &["subjects"]) {
+            // Service accounts belong to the core group, whose name is empty.
             if matches!(s.str_at(&["kind"]), "User" | "Group") {
                 set_default_str(s, &["apiGroup"], GROUP);
             }

@@ -21,7 +21,7 @@ pub(crate) struct SystemClass {
     pub name: &'static str,
     /// Priority of pods in this class.
     pub value: i64,
-    /// `description`, upstream's text.
+    /// `description`, as upstream words it.
     pub description: &'static str,
 }
 
@@ -71,6 +71,7 @@ impl Strategy for PriorityClass {
 
     fn validate_create(&self, v: &Value) -> ErrorList {
         let mut out = ErrorList::new();
+        // A client may recreate a deleted system class, but only with exactly its values.
         if v.name().starts_with(SYSTEM_PREFIX) {
             if let Some(why) = odd_system_class(v) {
                 let text = format!(

@@ -81,6 +81,8 @@ impl Service {
         for ip in allocate::freed_addresses(service, kept) {
             self.addresses.release(ip, service.namespace(), service.name()).await;
         }
+        // Memory comes last: until then this gateway refuses the numbers, so none is claimed again before its
+        // record is gone.
         let ports = allocate::freed_ports(service, kept);
         if !ports.is_empty() {
             self.node_ports.release(&ports).await;
@@ -114,6 +116,7 @@ impl Strategy for Service {
 
     fn prepare_update(&self, new: &mut Value, old: &Value) {
         restore(new, old, &["status"]);
+        // As upstream, the status of a balancer goes with the type.
         if new.str_at(&["spec", "type"]) != "LoadBalancer" {
             new.set(&["status", "loadBalancer"], Value::object());
         }
@@ -172,6 +175,7 @@ impl SideEffects for Service {
             return;
         }
         match outcome {
+            // The new object holds what the write allocated.
             Outcome::Created => {}
             Outcome::Updated { old } => self.release(old, Some(object)).await,
             Outcome::Abandoned { old } => self.release(object, old).await,

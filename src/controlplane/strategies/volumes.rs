@@ -33,6 +33,7 @@ pub(crate) const PERSISTENT_VOLUME: DeclarativeStrategy = DeclarativeStrategy {
     validate: check::persistent_volume,
     validate_update: Some(check::persistent_volume_update),
     warn: |new, _| check::persistent_volume_warnings(new),
+    // Upstream keeps no generation for this kind.
     generation: &[],
     status: Some(pending),
     ..WITH_SPEC_AND_STATUS
@@ -43,36 +44,49 @@ pub(crate) const PERSISTENT_VOLUME_CLAIM: DeclarativeStrategy = DeclarativeStrat
     prepare_create: |v| data_sources(v, None),
     prepare_update: |new, old| data_sources(new, Some(old)),
     validate: claims::claim,
-    validate_update: Some(claims::claim_update),
+    validate_update: Some(|new, old| {
+        // A claim of before v1.22 has only one of the two fields; that an update adds the other is no change.
+        let mut old = old.clone();
+        normalize_data_sources(&mut old);
+        claims::claim_update(new, &old)
+    }),
     validate_status: claims::claim_status,
     warn: |new, _| claims::claim_warnings(new),
     generation: &[],
     status: Some(pending),
     rules: Rules {
-        // The phase.
+        // Upstream stores every new claim without the phase, which reads default.
         completed_by_reads: Some(|_| true),
         ..Rules::DEFAULT
     },
     ..WITH_SPEC_AND_STATUS
 };
 
-/// Mirrors `dataSource` and `dataSourceRef` into each other (upstream's `NormalizeDataSources` in
-/// `pkg/api/persistentvolumeclaim/util.go`). First drops references to other namespaces (their feature gate
-/// is off) and sources of unsupported kinds, unless the stored claim already has them.
+/// Drops references to other namespaces (their feature gate is off) and sources of unsupported kinds, unless the
+/// stored claim has any. Then [`normalize_data_sources`].
 fn data_sources(v: &mut Value, old: Option<&Value>) {
     let (source, reference) = (&["spec", "dataSource"], &["spec", "dataSourceRef"]);
     let had = |path: &[&str]| old.is_some_and(|o| !o.at(path).is_null());
     if !v.str_at(&["spec", "dataSourceRef", "namespace"]).is_empty() && !had(reference) {
         v.unset(reference);
     }
+    // Historically, sources of other kinds were silently dropped (upstream's
+    // `EnforceDataSourceBackwardsCompatibility`).
     let known = match v.str_at(&["spec", "dataSource", "apiGroup"]) {
         "" => v.str_at(&["spec", "dataSource", "kind"]) == "PersistentVolumeClaim",
         "snapshot.storage.k8s.io" => v.str_at(&["spec", "dataSource", "kind"]) == "VolumeSnapshot",
         _ => false,
     };
-    if v.at(reference).is_null() && !known && !had(source) && old.is_none() {
+    if v.at(reference).is_null() && !known && !had(source) && !had(reference) {
         v.unset(source);
     }
+    normalize_data_sources(v);
+}
+
+/// Mirrors `dataSource` and `dataSourceRef` into each other (upstream's `NormalizeDataSources` in
+/// `pkg/api/persistentvolumeclaim/util.go`).
+fn normalize_data_sources(v: &mut Value) {
+    let (source, reference) = (&["spec", "dataSource"], &["spec", "dataSourceRef"]);
     match (v.at(source).clone(), v.at(reference).clone()) {
         (Value::Null, r) if !r.is_null() && r.str_at(&["namespace"]).is_empty() => v.set(source, r),
         (s, Value::Null) if !s.is_null() => v.set(reference, s),
@@ -83,6 +97,7 @@ fn data_sources(v: &mut Value, old: Option<&Value>) {
 pub(crate) const LIMIT_RANGE: DeclarativeStrategy = DeclarativeStrategy {
     default: defaults::limit_range,
     prepare_create: |v| {
+        // As upstream's `limitRange` strategy, for clients that send neither name nor generateName.
         if v.name().is_empty() {
             v.set_meta("name", names::uid());
         }
@@ -175,7 +190,21 @@ mod tests {
         data_sources(&mut v, None);
         assert_eq!(v.at(&["spec", "dataSourceRef"]), v.at(&["spec", "dataSource"]));
         let mut v = json!({"spec": {"dataSource": {"apiGroup": "x", "kind": "Y", "name": "o"}}});
+        let sent = v.clone();
         data_sources(&mut v, None);
         assert_eq!(v, json!({"spec": {}}));
+        // An update that adds it to a claim without a source is no different.
+        let (stored, mut v) = (v, sent.clone());
+        data_sources(&mut v, Some(&stored));
+        assert_eq!(v, stored);
+        // One that keeps the only field of an old claim fills in the other.
+        let mut v = sent.clone();
+        Strategy::prepare_update(&PERSISTENT_VOLUME_CLAIM, &mut v, &sent);
+        assert_eq!(v.at(&["spec", "dataSourceRef"]), sent.at(&["spec", "dataSource"]));
+        let refused = Strategy::validate_update(&PERSISTENT_VOLUME_CLAIM, &v, &sent);
+        assert!(
+            !refused.iter().any(|e| e.to_string().contains("immutable")),
+            "{refused:?}"
+        );
     }
 }

@@ -12,6 +12,7 @@ use crate::json;
 use crate::registry::strategy::{GarbageCollection, NameRule, Rules};
 
 fn replicas() -> Value {
+    // Always encoded: the count has no `omitempty` upstream.
     json!({"replicas": 0})
 }
 
@@ -21,10 +22,21 @@ fn generation(v: &Value) -> Option<i64> {
 
 /// Warnings about a pod template on create, or when the generation changed.
 fn template_warnings(new: &Value, old: Option<&Value>, path: &[&str]) -> Vec<String> {
+    // The template is unchanged, so its warnings were given when it was written.
     if old.is_some_and(|old| generation(old) == generation(new)) {
         return Vec::new();
     }
     validation::pod::template_warnings(new.at(path), &path.join("."))
+}
+
+/// Warnings about the spec of a Job and its template on create, or when the generation changed.
+fn job_warnings(new: &Value, old: Option<&Value>, path: &[&str]) -> Vec<String> {
+    if old.is_some_and(|old| generation(old) == generation(new)) {
+        return Vec::new();
+    }
+    let mut out = validation::job::warnings(new.at(path), &path.join("."));
+    out.extend(template_warnings(new, old, &[path, &["template"]].concat()));
+    out
 }
 
 /// Warns on create if the name is not a DNS label, because pod hostnames derive from it.
@@ -42,6 +54,7 @@ fn name_warning(new: &Value, old: Option<&Value>) -> Vec<String> {
 pub(crate) const POD_TEMPLATE: DeclarativeStrategy = DeclarativeStrategy {
     default: defaults::pod_template,
     validate: check::pod_template,
+    validate_update: Some(check::pod_template_update),
     warn: |new, old| template_warnings(new, old, &["template"]),
     generation: &["template"],
     ..BASE
@@ -50,7 +63,9 @@ pub(crate) const POD_TEMPLATE: DeclarativeStrategy = DeclarativeStrategy {
 pub(crate) const REPLICATION_CONTROLLER: DeclarativeStrategy = DeclarativeStrategy {
     default: defaults::replication_controller,
     validate: check::replication_controller,
+    validate_update: Some(check::replication_controller_update),
     rules: Rules {
+        // Older than garbage collection: clients of that time expect the pods to survive their controller.
         garbage_collection: GarbageCollection::Orphan,
         ..Rules::named(NameRule::Declared)
     },
@@ -72,6 +87,7 @@ pub(crate) const REPLICATION_CONTROLLER: DeclarativeStrategy = DeclarativeStrate
 
 pub(crate) const DEPLOYMENT: DeclarativeStrategy = DeclarativeStrategy {
     rules: Rules {
+        // Carries `spec.rollbackTo` of extensions/v1beta1, which upstream's internal type still has.
         wire_annotations: &["deprecated.deployment.rollback.to"],
         ..Rules::DEFAULT
     },
@@ -79,6 +95,8 @@ pub(crate) const DEPLOYMENT: DeclarativeStrategy = DeclarativeStrategy {
     prepare_update: |new, old| {
         // Annotations count too, since the controller copies them to ReplicaSets.
         let annotations = |v: &Value| v.at(&["metadata", "annotations"]).clone();
+        // A changed spec increments the generation in `DeclarativeStrategy`; both changes together must not
+        // add two.
         if same(new.get("spec"), old.get("spec")) && !same(&annotations(new), &annotations(old)) {
             let was = old.at(&["metadata", "generation"]).as_i64().unwrap_or(0);
             new.set_meta("generation", was + 1);
@@ -92,6 +110,7 @@ pub(crate) const DEPLOYMENT: DeclarativeStrategy = DeclarativeStrategy {
         out.extend(template_warnings(new, old, &["spec", "template"]));
         out
     },
+    // Upstream's `deploymentStatusStrategy` restores the labels and nothing else of the metadata.
     status_preserved_metadata: &["labels"],
     status_reset_fields: &["spec", "metadata.labels"],
     ..WITH_SPEC_AND_STATUS
@@ -155,6 +174,7 @@ pub(crate) const DAEMON_SET: DeclarativeStrategy = DeclarativeStrategy {
     },
     default: defaults::daemon_set,
     prepare_create: |v| {
+        // As upstream, a client may choose a positive start value.
         let generation = template_generation(v).max(1);
         v.set(
             &["metadata", "annotations", TEMPLATE_GENERATION],
@@ -163,9 +183,11 @@ pub(crate) const DAEMON_SET: DeclarativeStrategy = DeclarativeStrategy {
     },
     prepare_update: |new, old| {
         let changed = !same(new.at(&["spec", "template"]), old.at(&["spec", "template"]));
+        // Counted from the stored object: the annotation that the client sends is ignored.
         let now = template_generation(old) + i64::from(changed);
         new.set(&["metadata", "annotations", TEMPLATE_GENERATION], now.to_string());
     },
+    // The annotation is a spec field of the internal type, so a status update cannot change it.
     prepare_status_update: |new, old| restore(new, old, &["metadata", "annotations", TEMPLATE_GENERATION]),
     validate: check::daemon_set,
     validate_update: Some(check::daemon_set_update),
@@ -200,8 +222,7 @@ pub(crate) const JOB: DeclarativeStrategy = DeclarativeStrategy {
     validate_status: validation::job::status,
     warn: |new, old| {
         let mut out = name_warning(new, old);
-        out.extend(validation::job::warnings(new.get("spec"), "spec"));
-        out.extend(template_warnings(new, old, &["spec", "template"]));
+        out.extend(job_warnings(new, old, &["spec"]));
         out
     },
     rules: Rules {
@@ -225,14 +246,8 @@ pub(crate) const CRON_JOB: DeclarativeStrategy = DeclarativeStrategy {
     validate_update: Some(validation::cronjob::update),
     warn: |new, old| {
         let mut out = name_warning(new, old);
-        let job = new.at(&["spec", "jobTemplate", "spec"]);
-        out.extend(validation::job::warnings(job, "spec.jobTemplate.spec"));
-        out.extend(template_warnings(
-            new,
-            old,
-            &["spec", "jobTemplate", "spec", "template"],
-        ));
-        // The doubled `spec` in the text is upstream's.
+        out.extend(job_warnings(new, old, &["spec", "jobTemplate", "spec"]));
+        // The doubled `spec` in the message is upstream's.
         if old.is_some() && new.str_at(&["spec", "schedule"]).contains("TZ") {
             out.push("cannot use TZ or CRON_TZ in spec.spec.schedule, use timeZone instead, see https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details".to_owned());
         }
@@ -248,6 +263,7 @@ fn generate_selector(v: &mut Value) {
     }
     let (name, uid) = (v.name().to_owned(), v.uid().to_owned());
     for (key, value) in validation::job::generated_labels(&name, &uid) {
+        // A value of the user's own is kept for validation to reject (`ValidateGeneratedSelector`).
         if v.at(&["spec", "template", "metadata", "labels", key]).is_null() {
             v.set(&["spec", "template", "metadata", "labels", key], value);
         }
@@ -256,6 +272,7 @@ fn generate_selector(v: &mut Value) {
     if v.at(&by).is_null() {
         v.set(&by, uid);
     }
+    // Only now: defaulting ran before the template had its generated labels.
     defaults::job_labels(v);
 }
 
@@ -273,6 +290,17 @@ mod tests {
             &json!({"matchLabels": {"batch.kubernetes.io/controller-uid": "u"}})
         );
         assert_eq!(v.label("job-name"), Some("j"));
+    }
+
+    #[test]
+    fn job_warnings_follow_the_generation() {
+        let old = json!({"metadata": {"name": "j", "generation": 1}, "spec": {"completionMode": "Indexed",
+            "completions": 100001, "parallelism": 10001, "template": {}}});
+        let mut new = old.clone();
+        new.set(&["metadata", "labels", "a"], "b");
+        let indexed = |w: &String| w.contains("In Indexed Jobs");
+        let warned = |old: Option<&Value>| JOB.warnings(&new, old).into_iter().filter(indexed).count();
+        assert_eq!((warned(None), warned(Some(&old))), (1, 0));
     }
 
     #[test]

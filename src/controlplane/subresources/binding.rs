@@ -1,11 +1,11 @@
 //! `pods/binding` and `bindings`: assign a pod to a node (upstream's `BindingREST` in
 //! `pkg/registry/core/pod/storage/storage.go`). Start at [`Binding`]'s `create`.
 
+use super::pod_condition::update_pod_condition;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::gvk::GroupResource;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
-use crate::apimachinery::time;
 use crate::apimachinery::value::Value;
 use crate::controlplane::strategies::pod::Pod;
 use crate::registry::StoreLookup;
@@ -74,6 +74,7 @@ fn unchanged(pod: &Value, binding: &Value, key: &str) -> Result<()> {
 /// The pod after the binding: upstream's `setPodHostAndAnnotations`.
 fn bound(pod: &Value, binding: &Value) -> Result<Value> {
     let name = pod.name();
+    // Upstream turns every error of this step into a conflict on `pods/binding`.
     let refused = |why: String| Err(Status::conflict(&GroupResource::new("", "pods/binding"), name, &why));
     if pod.is_being_deleted() {
         return refused(format!("pod {name} is being deleted, cannot be assigned to a host"));
@@ -87,6 +88,7 @@ fn bound(pod: &Value, binding: &Value) -> Result<Value> {
     }
     let mut pod = pod.clone();
     pod.set(&["spec", "nodeName"], binding.str_at(&["target", "name"]));
+    // A nomination is obsolete once the pod has a node.
     pod.unset(&["status", "nominatedNodeName"]);
     for key in ["annotations", "labels"] {
         for (k, v) in binding
@@ -98,12 +100,7 @@ fn bound(pod: &Value, binding: &Value) -> Result<Value> {
             pod.set(&["metadata", key, k], v.clone());
         }
     }
-    let mut all = pod.at(&["status", "conditions"]).items().to_vec();
-    all.retain(|c| c.str_at(&["type"]) != "PodScheduled");
-    all.push(crate::json!({
-        "type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": (time::now()),
-    }));
-    pod.set(&["status", "conditions"], all);
+    update_pod_condition(&mut pod, crate::json!({"type": "PodScheduled", "status": "True"}));
     Ok(pod)
 }
 
@@ -149,7 +146,7 @@ impl SubresourceHandler for Binding {
     }
 }
 
-/// The `bindings` resource: names the pod in the body instead of the URL.
+/// The `bindings` resource, whose requests carry the pod's name in the body instead of the URL.
 #[async_trait]
 impl CreateHandler for Binding {
     async fn answer(&self, cx: &Context, mut object: Value) -> Result<Value> {
@@ -167,11 +164,17 @@ mod tests {
 
     #[test]
     fn a_pod_can_be_bound_only_once() {
-        let pod = json!({"metadata": {"name": "p"}, "spec": {}, "status": {"phase": "Pending"}});
+        let pod = json!({"metadata": {"name": "p"}, "spec": {}, "status": {"phase": "Pending", "conditions": [
+            {"type": "PodScheduled", "status": "False"}, {"type": "Ready", "status": "False"}]}});
         let to = json!({"metadata": {"labels": {"z": "a"}}, "target": {"kind": "Node", "name": "n"}});
         let pod = bound(&pod, &to).unwrap();
         assert_eq!(pod.str_at(&["spec", "nodeName"]), "n");
         assert_eq!(pod.label("z"), Some("a"));
+        let first = &pod.at(&["status", "conditions"]).items()[0];
+        assert_eq!(
+            (first.str_at(&["type"]), first.str_at(&["status"])),
+            ("PodScheduled", "True")
+        );
         assert_eq!(
             bound(&pod, &to).unwrap_err().message,
             "Operation cannot be fulfilled on pods/binding \"p\": pod p is already assigned to node \"n\""

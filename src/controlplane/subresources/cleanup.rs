@@ -12,6 +12,7 @@ pub(in crate::controlplane) struct DeleteEndpoints(pub(in crate::controlplane) S
 impl EndpointsCleanup for DeleteEndpoints {
     async fn remove(&self, namespace: &str, name: &str) {
         let Ok(store) = self.0.get("", "endpoints") else { return };
+        // Without admission: the deletion of the Service has passed it.
         match store
             .without_admission()
             .delete_by_name(&Context::system(namespace), name)

@@ -9,6 +9,7 @@
 //! else ──────────────────────────────────→ decrement the budget by compare-and-swap (or 429), then delete
 //! ```
 
+use super::pod_condition::update_pod_condition;
 use crate::apimachinery::field::{FieldError, FieldPath};
 use crate::apimachinery::gvk::GroupResource;
 use crate::apimachinery::object::ObjectView;
@@ -27,9 +28,11 @@ use crate::tasks::compute;
 use async_trait::async_trait;
 use std::sync::Arc;
 
-/// Attempts to delete a pod that no budget counts, when it changes concurrently.
+/// Attempts to delete a pod that no budget counts, when it changes concurrently: the steps of upstream's
+/// `EvictionsRetry`, without its pauses.
 const RETRIES: usize = 20;
-/// Limit of evictions that the disruption controller has not confirmed yet.
+/// Maximum evictions per budget that the disruption controller has not confirmed yet (upstream's
+/// `MaxDisruptedPodSize`).
 const MAX_DISRUPTED_PODS: usize = 2000;
 const VIOLATES: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
 
@@ -54,6 +57,15 @@ fn unsupported(action: &str) -> Status {
 /// The embedded delete options, and the context with dry run merged from request and options.
 fn options(cx: &Context, eviction: &Value) -> Result<(Context, DeleteOptions)> {
     let sent = eviction.get("deleteOptions");
+    // The option deletes objects that cannot be decoded, but an eviction has to decode the pod to find its
+    // budget.
+    const UNSAFE: &str = "ignoreStoreReadErrorWithClusterBreakingPotential";
+    if sent.get(UNSAFE).as_bool() == Some(true) {
+        let path = FieldPath::new("deleteOptions").child(UNSAFE);
+        let why = "can not be set for pod eviction, try after removing the option";
+        let errors = vec![FieldError::invalid(&path, true, why)];
+        return Err(Status::invalid("policy", "Eviction", eviction.name(), &errors));
+    }
     let dry = strings(sent.get("dryRun"));
     // The query string and the body must agree.
     if cx.dry_run && !dry.is_empty() && dry != ["All"] {
@@ -63,16 +75,10 @@ fn options(cx: &Context, eviction: &Value) -> Result<(Context, DeleteOptions)> {
         );
         return Err(Status::raw_error(why));
     }
-    const UNSAFE: &str = "ignoreStoreReadErrorWithClusterBreakingPotential";
-    if sent.get(UNSAFE).as_bool() == Some(true) {
-        let path = FieldPath::new("deleteOptions").child(UNSAFE);
-        let why = "can not be set for pod eviction, try after removing the option";
-        let errors = vec![FieldError::invalid(&path, true, why)];
-        return Err(Status::invalid("policy", "Eviction", eviction.name(), &errors));
-    }
     let mut cx = cx.clone();
     cx.dry_run |= !dry.is_empty();
     let mut sent = sent.clone();
+    // `dryRun` is merged into the context already; the type is that of the embedded wire object.
     for key in ["dryRun", "kind", "apiVersion"] {
         sent.unset(&[key]);
     }
@@ -94,6 +100,7 @@ fn is_ready(pod: &Value) -> bool {
 }
 
 fn number(budget: &Value, key: &str) -> i64 {
+    // Go integers upstream: absent means zero.
     budget.at(&["status", key]).as_i64().unwrap_or(0)
 }
 
@@ -124,11 +131,14 @@ fn still_processed(budget: &str) -> Status {
 fn too_many_disruptions(budget: &Value) -> Status {
     let name = budget.name();
     let mut conditions = budget.at(&["status", "conditions"]).items().iter();
-    let refusing = conditions.find(|c| c.str_at(&["type"]) == "DisruptionAllowed" && c.str_at(&["status"]) == "False");
+    let condition = conditions.find(|c| c.str_at(&["type"]) == "DisruptionAllowed");
+    // One without a message, as `allow_no_more` leaves it, has nothing to add.
+    let refusing = condition.filter(|c| c.str_at(&["status"]) == "False" && !c.str_at(&["message"]).is_empty());
     let (current, desired) = (number(budget, "currentHealthy"), number(budget, "desiredHealthy"));
     let not_now = format!("The disruption budget {name} does not allow evicting pods currently");
     let field = |c: &Value, key: &str| c.str_at(&[key]).to_owned();
     let why = match refusing {
+        // Before the counts, which are stale while the disruption controller cannot sync.
         Some(c) if field(c, "reason") == "SyncFailed" => {
             format!("{not_now} because it failed sync: {}", field(c, "message"))
         }
@@ -164,7 +174,11 @@ fn check_and_decrement(budget: &Value, pod: &str) -> Result<Value> {
     }
     let mut new = budget.clone();
     new.set(&["status", "disruptionsAllowed"], allowed - 1);
+    // Makes the disruption controller count the pod as gone before it sees the deletion; it would otherwise
+    // grant the same disruption again.
     new.set(&["status", "disruptedPods", pod], time::now());
+    // The controller sets it only at its next sync; until then, clients would read a budget that still allows
+    // disruptions.
     if allowed == 1 {
         allow_no_more(&mut new);
     }
@@ -176,6 +190,7 @@ fn allow_no_more(budget: &mut Value) {
     let observed = budget.at(&["status", "observedGeneration"]).clone();
     let mut all = budget.at(&["status", "conditions"]).items().to_vec();
     let at = all.iter().position(|c| c.str_at(&["type"]) == "DisruptionAllowed");
+    // Put back at the same index below: upstream's `meta.SetStatusCondition` updates in place.
     let mut condition = at.map_or_else(|| crate::json!({"type": "DisruptionAllowed"}), |i| all.remove(i));
     if condition.str_at(&["status"]) != "False" {
         condition.set(&["status"], "False");
@@ -193,22 +208,11 @@ fn allow_no_more(budget: &mut Value) {
 /// The pod with a `DisruptionTarget` condition, which tells controllers why it is deleted.
 fn with_disruption_target(pod: &Value) -> Value {
     let mut pod = pod.clone();
-    let mut all = pod.at(&["status", "conditions"]).items().to_vec();
-    let was = all.iter().position(|c| c.str_at(&["type"]) == "DisruptionTarget");
-    let mut condition = crate::json!({
+    let condition = crate::json!({
         "type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",
-        "message": "Eviction API: evicting", "lastProbeTime": null, "lastTransitionTime": (time::now()),
+        "message": "Eviction API: evicting",
     });
-    match was {
-        None => all.push(condition),
-        Some(i) => {
-            if all[i].str_at(&["status"]) == "True" {
-                condition.set(&["lastTransitionTime"], all[i].get("lastTransitionTime").clone());
-            }
-            all[i] = condition;
-        }
-    }
-    pod.set(&["status", "conditions"], all);
+    update_pod_condition(&mut pod, condition);
     pod
 }
 
@@ -216,8 +220,10 @@ impl Eviction {
     /// Adds the `DisruptionTarget` condition to the pod, then deletes it.
     async fn delete(&self, cx: &Context, name: &str, options: &DeleteOptions) -> Result<()> {
         let (store, mut options) = (self.pods()?, options.clone());
+        // A dry run simulates only the deletion, as upstream's `addConditionAndDeletePod` does.
         if !cx.dry_run {
             let gr = store.resource().group_resource();
+            // Upstream passes the kind as the resource in these two conflicts, and messages show it.
             let about = GroupResource::new("", "Pod");
             let expected = options.clone();
             let write = WriteOptions {
@@ -226,6 +232,8 @@ impl Eviction {
             };
             let mut transform = |live: Option<&Value>| {
                 let live = live.ok_or_else(|| Status::not_found(&gr, name))?;
+                // The deletion checks the preconditions again, but by then a pod it refuses would already
+                // carry the condition.
                 if let Some(uid) = expected.uid.as_deref().filter(|u| *u != live.uid()) {
                     let why = format!(
                         "the UID in the precondition ({uid}) does not match the UID in record ({}). The object might \
@@ -269,6 +277,7 @@ impl Eviction {
             }
             left -= 1;
             match self.delete(cx, name, &own).await {
+                // A precondition of the caller's own fails the same way every time.
                 Err(s) if s.reason == "Conflict" && options.resource_version.is_none() && left > 0 => {}
                 done => return done.map(|()| None),
             }
@@ -278,9 +287,12 @@ impl Eviction {
     /// The budgets whose selector matches the pod.
     async fn covering(&self, pod: &Value) -> Result<Vec<Value>> {
         let entries = self.budgets()?.list_entries(pod.namespace()).await?;
+        // Decoding every budget of a namespace may take long enough to stall other requests on this thread.
         compute::leave_reactor_to_decode(entries.iter().map(|e| e.json.len()).sum()).await;
         let covers = |budget: &Value| {
             let selector = budget.at(&["spec", "selector"]);
+            // In policy/v1 an empty selector matches every pod and an absent one none; an invalid one matches
+            // none either.
             !selector.is_null()
                 && LabelSelector::from_object(selector).is_ok_and(|s| s.matches_map(pod.at(&["metadata", "labels"])))
         };
@@ -317,9 +329,12 @@ impl Eviction {
         } else {
             // Charged before the deletion: a failed deletion leaves the budget too strict for a while, never
             // too lax.
+            // As the server: the caller needs permission for the eviction, not for the budget.
             let system = Context::system(&cx.namespace);
             let charge = |live: &Value| check_and_decrement(live, name);
             let store = self.budgets()?;
+            // `charge` runs again on the live budget after each conflict, so that concurrent evictions cannot
+            // spend one disruption twice.
             store.update_with(&system, budget.name(), "status", charge).await?;
         }
         self.delete(cx, name, options).await
@@ -370,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn condition_of_an_eviction_names_no_generation() {
+    fn eviction_condition_has_no_observed_generation() {
         let pod = with_disruption_target(&json!({"metadata": {"generation": 3}, "status": {"phase": "Running"}}));
         let condition = &pod.at(&["status", "conditions"]).items()[0];
         assert_eq!(condition.str_at(&["reason"]), "EvictionByEvictionAPI");
@@ -424,5 +439,20 @@ mod tests {
         assert!(!new.str_at(&["status", "disruptedPods", "p"]).is_empty());
         let condition = &new.at(&["status", "conditions"]).items()[0];
         assert_eq!(condition.str_at(&["reason"]), "InsufficientPods");
+        let mut status = new.get("status").clone();
+        status.set(&["currentHealthy"], 3i64);
+        let why = "The disruption budget b does not allow evicting pods currently";
+        assert_eq!(refusal(status), (429, 0, why.into()));
+    }
+
+    #[test]
+    fn the_unsafe_option_is_refused_before_dry_runs_are_compared() {
+        let eviction = json!({"metadata": {"name": "p"}, "deleteOptions": {
+            "dryRun": ["x"], "ignoreStoreReadErrorWithClusterBreakingPotential": true}});
+        let cx = Context {
+            dry_run: true,
+            ..Context::system("ns")
+        };
+        assert_eq!(options(&cx, &eviction).unwrap_err().code, 422);
     }
 }

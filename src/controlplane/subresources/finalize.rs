@@ -23,6 +23,7 @@ impl Strategy for FinalizeStrategy {
     fn default(&self, object: &mut Value) {
         Namespace.default(object);
     }
+    // Not the namespace's own preparation, which would restore the finalizers that this write is about.
     fn prepare_update(&self, new: &mut Value, old: &Value) {
         restore(new, old, &["status"]);
     }
@@ -32,6 +33,7 @@ impl Strategy for FinalizeStrategy {
     fn reset_fields(&self, _subresource: &str) -> &'static [&'static str] {
         &["status"]
     }
+    // Clearing the last finalizer of a terminating namespace removes the namespace.
     fn deletion(&self) -> Option<&dyn DeleteStrategy> {
         Some(&Namespace)
     }

@@ -62,6 +62,7 @@ fn scaled(gr: &GroupResource, live: &Value, scale: &Value) -> Result<Value> {
     let replicas = scale.at(&["spec", "replicas"]).as_i64().unwrap_or(0);
     if replicas < 0 {
         let path = FieldPath::new("spec").child("replicas");
+        // Only this field: the rest of a Scale is computed from the workload.
         let errors = vec![FieldError::invalid(
             &path,
             replicas,
@@ -71,6 +72,7 @@ fn scaled(gr: &GroupResource, live: &Value, scale: &Value) -> Result<Value> {
     }
     let mut new = live.clone();
     new.set(&["spec", "replicas"], replicas);
+    // Without a version the update is unconditional; keeping the live one would let it conflict.
     match scale.resource_version() {
         "" => new.unset_meta("resourceVersion"),
         version => new.set_meta("resourceVersion", version),

@@ -70,6 +70,7 @@ impl Token {
         let (kind, name) = (of("kind"), of("name"));
         let (group, version) = of("apiVersion").split_once('/').unwrap_or(("", of("apiVersion")));
         if matches!((group, kind), ("", "Pod" | "Node" | "Secret")) {
+            // A name in a body has not passed the router, and would become part of a storage key.
             Store::check_name(name)?;
         }
         let object = match (group, kind) {
@@ -139,6 +140,7 @@ impl SubresourceHandler for Token {
         Err(unsupported("get"))
     }
 
+    // The UID in the body is that of the account that the caller expects.
     fn keeps_system_fields(&self) -> bool {
         true
     }
@@ -151,6 +153,8 @@ impl SubresourceHandler for Token {
 
     async fn prepare_create(&self, cx: &Context, name: &str, mut object: Value) -> Result<Value> {
         let meta = FieldPath::new("metadata");
+        // In upstream's order (`TokenREST.Create`); validating admission runs after this and sees the
+        // completed request.
         for (key, is, want, why) in [
             (
                 "name",
@@ -236,6 +240,7 @@ impl SubresourceHandler for Token {
             .and_then(|now| time::format_unix(now.unix_timestamp() + asked));
         let issued = config.issuer.issue(&bound);
         let (token, id) = issued.map_err(|e| Status::internal(format!("failed to generate token: {e}")))?;
+        // The id lets an audit log follow a token without containing it.
         cx.audit
             .annotate("authentication.kubernetes.io/issued-credential-id", format!("JTI={id}"));
         object.set(&["status", "token"], token);

@@ -11,29 +11,78 @@ use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::{dns1035_label, dns1123_subdomain, qualified_name};
 use crate::apimachinery::value::Value;
 use crate::client::webhook::validate as validate_client_config;
-use crate::controlplane::fields::{Seen, invalid_each, label_selector, optional_choice, required_choice, strings};
+use crate::controlplane::fields::{
+    Seen, invalid_each, label_selector, label_selector_with_any_values, optional_choice, required_choice, same, strings,
+};
 
-pub(crate) fn webhooks(v: &Value, mutating: bool) -> ErrorList {
+/// Rules that do not apply to an update, because a stored webhook breaks them already, or because what they concern has
+/// not changed (`validationOptions` upstream).
+#[derive(Default)]
+struct Exempt {
+    match_conditions: bool,
+    side_effects: bool,
+    review_versions: bool,
+    unique_names: bool,
+    selector_values: bool,
+}
+
+impl Exempt {
+    fn on_update(new: &Value, old: &Value) -> Self {
+        let (new, old) = (new.get("webhooks").items(), old.get("webhooks").items());
+        let conditions = |(a, b): (&Value, &Value)| same(a.get("matchConditions"), b.get("matchConditions"));
+        let mut names: Seen<&str> = Seen::new();
+        let knows_version = |hook: &Value| {
+            let versions = strings(hook.get("admissionReviewVersions"));
+            versions.is_empty() || versions.iter().any(|v| is_known(v))
+        };
+        Self {
+            match_conditions: new.len() == old.len() && new.iter().zip(old).all(conditions),
+            side_effects: !old.iter().all(|h| SIDE_EFFECTS.contains(&h.str_at(&["sideEffects"]))),
+            review_versions: !old.iter().all(knows_version),
+            unique_names: !old.iter().all(|h| names.insert(h.str_at(&["name"]))),
+            selector_values: old.iter().any(|hook| {
+                let mut errors = ErrorList::new();
+                for key in ["namespaceSelector", "objectSelector"] {
+                    label_selector(&mut errors, hook.get(key), &FieldPath::new(key));
+                }
+                !errors.is_empty()
+            }),
+        }
+    }
+}
+
+/// Side effects that v1 allows. It dropped `Some` and `Unknown`, with which a webhook cannot take part in a dry run.
+const SIDE_EFFECTS: &[&str] = &["None", "NoneOnDryRun"];
+
+/// True for the versions of AdmissionReview that the server sends.
+fn is_known(version: &str) -> bool {
+    matches!(version, "v1" | "v1beta1")
+}
+
+pub(crate) fn webhooks(v: &Value, old: Option<&Value>, mutating: bool) -> ErrorList {
     let mut out = ErrorList::new();
+    let exempt = old.map_or_else(Exempt::default, |old| Exempt::on_update(v, old));
     let mut names: Seen<&str> = Seen::new();
     for (i, hook) in v.get("webhooks").items().iter().enumerate() {
         let at = FieldPath::new("webhooks").index(i);
-        webhook(&mut out, hook, mutating, &at);
-        review_versions(&mut out, hook, &at.child("admissionReviewVersions"));
+        webhook(&mut out, hook, mutating, &exempt, &at);
+        // After everything else about the webhook, and before its duplicate name: upstream's order.
+        review_versions(&mut out, hook, &exempt, &at.child("admissionReviewVersions"));
         let name = hook.str_at(&["name"]);
-        if !name.is_empty() && !names.insert(name) {
+        if !exempt.unique_names && !name.is_empty() && !names.insert(name) {
             out.push(FieldError::duplicate(&at.child("name"), name));
         }
     }
     out
 }
 
-fn webhook(out: &mut ErrorList, hook: &Value, mutating: bool, at: &FieldPath) {
+fn webhook(out: &mut ErrorList, hook: &Value, mutating: bool, exempt: &Exempt, at: &FieldPath) {
     let name = hook.str_at(&["name"]);
     if name.is_empty() {
         out.push(FieldError::required(&at.child("name"), ""));
     } else {
         let messages = dns1123_subdomain(name);
+        // Upstream's `IsFullyQualifiedName` stops at the syntax: only a valid name is counted.
         if messages.is_empty() && name.split('.').count() < 3 {
             out.push(FieldError::invalid(
                 &at.child("name"),
@@ -48,14 +97,15 @@ fn webhook(out: &mut ErrorList, hook: &Value, mutating: bool, at: &FieldPath) {
     }
     optional_choice(out, hook, "failurePolicy", at, &["Fail", "Ignore"]);
     optional_choice(out, hook, "matchPolicy", at, &["Equivalent", "Exact"]);
-    let effects = ["None", "NoneOnDryRun"];
+    let effects: &[&str] = match exempt.side_effects {
+        true => &["None", "NoneOnDryRun", "Some", "Unknown"],
+        false => SIDE_EFFECTS,
+    };
     if hook.get("sideEffects").is_null() {
-        out.push(FieldError::required(
-            &at.child("sideEffects"),
-            "must specify one of None, NoneOnDryRun",
-        ));
+        let why = format!("must specify one of {}", effects.join(", "));
+        out.push(FieldError::required(&at.child("sideEffects"), why));
     }
-    optional_choice(out, hook, "sideEffects", at, &effects);
+    optional_choice(out, hook, "sideEffects", at, effects);
     if let Some(n) = hook.get("timeoutSeconds").as_i64().filter(|n| !(1..=30).contains(n)) {
         out.push(FieldError::invalid(
             &at.child("timeoutSeconds"),
@@ -63,15 +113,23 @@ fn webhook(out: &mut ErrorList, hook: &Value, mutating: bool, at: &FieldPath) {
             "the timeout value must be between 1 and 30 seconds",
         ));
     }
-    label_selector(out, hook.get("namespaceSelector"), &at.child("namespaceSelector"));
-    label_selector(out, hook.get("objectSelector"), &at.child("objectSelector"));
+    let selector = match exempt.selector_values {
+        true => label_selector_with_any_values,
+        false => label_selector,
+    };
+    selector(out, hook.get("namespaceSelector"), &at.child("namespaceSelector"));
+    selector(out, hook.get("objectSelector"), &at.child("objectSelector"));
+    // The same rules as for the conversion webhooks of CustomResourceDefinitions.
     validate_client_config(out, hook.get("clientConfig"), &at.child("clientConfig"));
-    match_conditions(out, hook.get("matchConditions"), false, &at.child("matchConditions"));
+    if !exempt.match_conditions {
+        match_conditions(out, hook.get("matchConditions"), false, &at.child("matchConditions"));
+    }
     if mutating {
         optional_choice(out, hook, "reinvocationPolicy", at, &["IfNeeded", "Never"]);
     }
 }
 
+/// Upstream's limit of match conditions per webhook or policy.
 const MAX_CONDITIONS: usize = 64;
 
 pub(super) fn match_conditions(out: &mut ErrorList, list: &Value, has_params: bool, at: &FieldPath) {
@@ -79,6 +137,7 @@ pub(super) fn match_conditions(out: &mut ErrorList, list: &Value, has_params: bo
     if all.is_empty() {
         return;
     }
+    // Made only if there are conditions: most configurations have none.
     let compiler = Compiler::new(has_params, true);
     if all.len() > MAX_CONDITIONS {
         out.push(FieldError::too_many(at, all.len(), MAX_CONDITIONS));
@@ -86,9 +145,10 @@ pub(super) fn match_conditions(out: &mut ErrorList, list: &Value, has_params: bo
     let mut seen: Seen<&str> = Seen::new();
     for (i, c) in all.iter().enumerate() {
         let at = at.index(i);
+        // Trimmed, so that positions in compiler messages and the bad value match upstream's.
         match c.str_at(&["expression"]).trim() {
             "" => out.push(FieldError::required(&at.child("expression"), "")),
-            // More than the limit are refused without being compiled.
+            // Conditions beyond the limit are not compiled: compilation is expensive, and the list is refused.
             _ if i >= MAX_CONDITIONS => {}
             text => {
                 if let Some(why) = compiler.compile(text, Returns::Bool).error() {
@@ -108,7 +168,7 @@ pub(super) fn match_conditions(out: &mut ErrorList, list: &Value, has_params: bo
     }
 }
 
-fn review_versions(out: &mut ErrorList, hook: &Value, at: &FieldPath) {
+fn review_versions(out: &mut ErrorList, hook: &Value, exempt: &Exempt, at: &FieldPath) {
     let list = hook.get("admissionReviewVersions");
     let all = strings(list);
     if all.is_empty() {
@@ -120,12 +180,14 @@ fn review_versions(out: &mut ErrorList, hook: &Value, at: &FieldPath) {
     for (i, v) in all.into_iter().enumerate() {
         if !seen.insert(v) {
             out.push(FieldError::invalid(&at.index(i), v, "duplicate version"));
+            // The syntax of a repeated version has been checked at its first occurrence.
             continue;
         }
         invalid_each(out, &at.index(i), v, dns1035_label(v));
-        known |= matches!(v, "v1" | "v1beta1");
+        // Unknown versions are fine beside a known one: they may be meant for newer servers.
+        known |= is_known(v);
     }
-    if !known {
+    if !known && !exempt.review_versions {
         out.push(FieldError::invalid(
             at,
             list.clone(),
@@ -134,7 +196,8 @@ fn review_versions(out: &mut ErrorList, hook: &Value, at: &FieldPath) {
     }
 }
 
-/// Validates a `matchConstraints` or `matchResources`.
+/// Validates `matchConstraints` of a policy or `matchResources` of a binding. Only the former must have rules
+/// (`rules_required`); `mutating` policies cannot match DELETE.
 pub(super) fn match_resources(out: &mut ErrorList, v: &Value, at: &FieldPath, rules_required: bool, mutating: bool) {
     optional_choice(out, v, "matchPolicy", at, &["Equivalent", "Exact"]);
     label_selector(out, v.get("namespaceSelector"), &at.child("namespaceSelector"));
@@ -182,7 +245,25 @@ mod tests {
         let mut v = json!({"metadata": {"name": "x"}});
         v.set(&["webhooks"], vec![hook]);
         defaults::admission::webhooks(&mut v, true);
-        aggregate(&webhooks(&v, true))
+        aggregate(&webhooks(&v, None, true))
+    }
+
+    #[test]
+    fn an_update_tolerates_what_is_stored() {
+        let hook = json!({"name": "a.b.c", "clientConfig": {"url": "https://127.0.0.1:1/hook"},
+            "sideEffects": "Some", "admissionReviewVersions": ["v9"],
+            "matchConditions": [{"name": "a", "expression": "1"}],
+            "objectSelector": {"matchExpressions": [{"key": "k", "operator": "In", "values": ["not valid"]}]}});
+        let mut old = json!({"metadata": {"name": "x"}});
+        old.set(&["webhooks"], vec![hook.clone(), hook]);
+        assert_eq!(webhooks(&old, None, false).len(), 9);
+        assert_eq!(aggregate(&webhooks(&old, Some(&old), false)), "[]");
+        // What is new is refused if the stored object is valid, and match conditions also if they changed.
+        let mut valid = old.clone();
+        let good = json!({"name": "d.e.f", "clientConfig": {"url": "https://127.0.0.1:1/hook"},
+            "sideEffects": "None", "admissionReviewVersions": ["v1"]});
+        valid.set(&["webhooks"], vec![good]);
+        assert_eq!(webhooks(&old, Some(&valid), false).len(), 9);
     }
 
     #[test]

@@ -8,6 +8,8 @@ use crate::proxy::target;
 
 pub(crate) fn api_service(v: &Value) -> ErrorList {
     let mut out = ErrorList::new();
+    // Annotations of this project's own domain (`torana.dev/`), which upstream does not validate. Checked here, so
+    // that a bad one is refused on write instead of failing every request to the backend.
     if let Err(errors) = target::read(v) {
         out.extend(errors);
     }
@@ -22,6 +24,7 @@ pub(crate) fn api_service(v: &Value) -> ErrorList {
         (!right).then(why).into_iter().collect()
     });
     if group.is_empty() {
+        // The legacy core API, which has no group, exists in one version only.
         if version != "v1" {
             out.push(FieldError::required(
                 &path.child("group"),
@@ -34,6 +37,7 @@ pub(crate) fn api_service(v: &Value) -> ErrorList {
     invalid_each(&mut out, &path.child("version"), version, dns1035_label(version));
     for (key, most) in [("groupPriorityMinimum", 20000), ("versionPriority", 1000)] {
         let n = spec.get(key).as_i64().unwrap_or(0);
+        // The limit itself is valid, despite upstream's message.
         if n <= 0 || n > most {
             out.push(FieldError::invalid(
                 &path.child(key),
@@ -50,6 +54,7 @@ pub(crate) fn api_service(v: &Value) -> ErrorList {
         if bundle > 0 {
             out.push(FieldError::invalid(
                 &path.child("caBundle"),
+                // Not the bundle: it would fill the message.
                 format!("{bundle} bytes"),
                 "local APIServices may not have a caBundle",
             ));
@@ -61,6 +66,7 @@ pub(crate) fn api_service(v: &Value) -> ErrorList {
                 "local APIServices may not have insecureSkipTLSVerify",
             ));
         }
+        // Nothing below applies without a service; upstream stops here too.
         return out;
     }
     let at = path.child("service");
@@ -99,6 +105,7 @@ pub(crate) fn status(v: &Value) -> ErrorList {
         let known = ["True", "False", "Unknown"];
         let at = path.index(i);
         match c.str_at(&["status"]) {
+            // Unlike `required_choice`, upstream treats an empty status as unsupported, not as missing.
             "" => out.push(FieldError::not_supported(&at.child("status"), "", &known)),
             _ => required_choice(&mut out, c, "status", &at, &known),
         }

@@ -1,5 +1,5 @@
 //! Validation of HorizontalPodAutoscalers (upstream's `pkg/apis/autoscaling/validation`).
-//! v1 objects are converted to v2 first, so their errors name v2 fields too.
+//! v1 objects are converted to v2 first, so their errors have v2 paths too. Metrics are in `metrics`.
 
 mod metrics;
 
@@ -28,8 +28,10 @@ pub(crate) fn autoscaler(v: &Value) -> ErrorList {
 }
 
 pub(crate) fn autoscaler_update(new: &Value, old: &Value) -> ErrorList {
+    // `HPAScaleToZero` is off; a zero stored while it was on must not block updates.
     let zero = old.at(&["spec", "minReplicas"]).as_i64() == Some(0);
     let target = |v: &Value, key: &str| v.at(&["spec", "scaleTargetRef", key]).clone();
+    // Targets without a group were accepted before the rule and stay valid while unchanged.
     let same = |key: &str| target(new, key) == target(old, key);
     spec(
         new.get("spec"),
@@ -59,6 +61,7 @@ fn spec(v: &Value, tolerance: &Tolerance) -> ErrorList {
     }
     let most = v.get("maxReplicas").as_i64().unwrap_or(0);
     let most_at = at.child("maxReplicas");
+    // Zero is the Go value of an absent field, hence `Required`.
     if most == 0 {
         out.push(FieldError::required(&most_at, "must be set and greater than 0"));
     } else if most < 0 {
@@ -68,6 +71,7 @@ fn spec(v: &Value, tolerance: &Tolerance) -> ErrorList {
             "must be greater than or equal to 1",
         ));
     }
+    // In addition to the errors above: an absent maximum is below any minimum.
     if least.is_some_and(|n| most < n) {
         let why = "must be greater than or equal to `minReplicas`";
         out.push(FieldError::invalid(&most_at, most, why));
@@ -76,6 +80,7 @@ fn spec(v: &Value, tolerance: &Tolerance) -> ErrorList {
     let target_at = at.child("scaleTargetRef");
     reference(&mut out, target, &target_at);
     if !tolerance.target {
+        // The only scalable kind of the core group.
         let needs_group = target.str_at(&["kind"]) != "ReplicationController";
         api_version(&mut out, target, needs_group, &target_at);
     }
@@ -117,6 +122,7 @@ fn rules(out: &mut ErrorList, v: &Value, path: &FieldPath) {
     }
     if let Some(n) = v.get("stabilizationWindowSeconds").as_i64() {
         let at = path.child("stabilizationWindowSeconds");
+        // The limits are constants upstream: an hour for the window, half an hour for a policy's period.
         if n < 0 {
             out.push(FieldError::invalid(&at, n, "must be greater than or equal to zero"));
         } else if n > 3600 {
@@ -130,6 +136,7 @@ fn rules(out: &mut ErrorList, v: &Value, path: &FieldPath) {
     }
     let policies = v.get("policies").items();
     let at = path.child("policies");
+    // Defaulting fills in policies only if the list is absent, so an empty one gets here.
     if policies.is_empty() {
         out.push(FieldError::required(&at, "must specify at least one Policy"));
     }

@@ -24,6 +24,7 @@ pub(super) fn access_modes(out: &mut ErrorList, spec: &Value, path: &FieldPath, 
             out.push(FieldError::not_supported(&at, *mode, MODES));
         }
     }
+    // Unsupported modes do not count as another mode: they have been reported above.
     let shared = modes.iter().any(|m| *m != "ReadWriteOncePod" && MODES.contains(m));
     if shared && modes.contains(&"ReadWriteOncePod") {
         let why = "may not use ReadWriteOncePod with other access modes";
@@ -33,6 +34,7 @@ pub(super) fn access_modes(out: &mut ErrorList, spec: &Value, path: &FieldPath, 
 
 pub(super) fn class_name(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
     let class = spec.str_at(&["storageClassName"]);
+    // `""` is valid and differs from an absent class: it opts out of the default StorageClass.
     if !class.is_empty() {
         invalid_each(out, &path.child("storageClassName"), class, dns1123_subdomain(class));
     }
@@ -74,9 +76,11 @@ pub(super) fn claim_spec(out: &mut ErrorList, spec: &Value, path: &FieldPath, ol
         out.push(FieldError::required(&path.child("accessModes"), why));
     }
     label_selector(out, spec.get("selector"), &path.child("selector"));
+    // Separate from the check for an empty list above because upstream validates the selector in between.
     if !strings(spec.get("accessModes")).is_empty() {
         access_modes(out, spec, path, "");
     }
+    // The path is upstream's: it omits `requests`.
     let at = path.child("resources").key("storage");
     match spec.at(&["resources", "requests", "storage"]) {
         Value::Null => out.push(FieldError::required(&at, "")),
@@ -94,6 +98,7 @@ pub(super) fn claim_spec(out: &mut ErrorList, spec: &Value, path: &FieldPath, ol
             .any(|k| source.get(k) != reference.get(k));
         if !reference.str_at(&["namespace"]).is_empty() {
             let why = "may not be specified when dataSourceRef.namespace is specified";
+            // Upstream passes the field path as the value by mistake, which prints as `{}`.
             out.push(FieldError::invalid_raw(path, "{}", why));
         } else if differs {
             out.push(FieldError::invalid_raw(path, "{}", "must match dataSourceRef"));
@@ -116,6 +121,7 @@ fn data_source(out: &mut ErrorList, v: &Value, at: &FieldPath, old: &Value) {
         }
     }
     let (group, kind) = (v.str_at(&["apiGroup"]), v.str_at(&["kind"]));
+    // Volume snapshots and other sources always have a group.
     if group.is_empty() && kind != "PersistentVolumeClaim" {
         out.push(FieldError::invalid(
             at,
@@ -142,6 +148,8 @@ pub(crate) fn claim_update(new: &Value, old: &Value) -> ErrorList {
     claim_spec(&mut out, new.get("spec"), &path, old.get("spec"));
     class_annotation(&mut out, new, old);
     let (was, now) = (old.get("spec"), comparable_spec(new, old));
+    // The old spec is adapted to the new one rather than the reverse: the difference below is printed from
+    // `before`.
     let mut before = was.clone();
     // An unbound claim may still be bound.
     if before.str_at(&["volumeName"]).is_empty() {
@@ -156,6 +164,8 @@ pub(crate) fn claim_update(new: &Value, old: &Value) -> ErrorList {
     }
     let size = |v: &Value, p: &[&str]| quantity(v.at(p)).unwrap_or(Quantity::ZERO);
     let request = ["spec", "resources", "requests", "storage"];
+    // Lowering a request is allowed down to just above the capacity: this undoes an expansion that has not
+    // succeeded (`RecoverVolumeExpansionFailure`).
     let capacity = size(new, &["status", "capacity", "storage"]);
     let (now, was) = (size(new, &request), size(old, &request));
     if now < was && now <= capacity {
@@ -164,6 +174,7 @@ pub(crate) fn claim_update(new: &Value, old: &Value) -> ErrorList {
     }
     let mode = ["spec", "volumeMode"];
     if new.at(&mode) != old.at(&mode) {
+        // Upstream's path lacks `spec`.
         let at = FieldPath::new("volumeMode");
         out.push(FieldError::invalid(&at, new.at(&mode).clone(), IMMUTABLE));
     }
@@ -189,6 +200,7 @@ fn class_moves(new: &Value, old: &Value) -> bool {
     old.annotation(BETA_CLASS).is_some_and(|annotated| {
         old.at(&class).is_null()
             && new.at(&class).as_str() == Some(annotated)
+            // The annotation may be removed at the same time, but not point elsewhere.
             && new.annotation(BETA_CLASS).is_none_or(|now| now == annotated)
     })
 }
@@ -196,6 +208,7 @@ fn class_moves(new: &Value, old: &Value) -> bool {
 fn class_annotation(out: &mut ErrorList, new: &Value, old: &Value) {
     let of = |v: &Value| v.annotation(BETA_CLASS).unwrap_or("").to_owned();
     if !class_moves(new, old) && of(new) != of(old) {
+        // `child`, not `key`: upstream joins the annotation with a dot.
         let at = FieldPath::new("metadata").child("annotations").child(BETA_CLASS);
         out.push(FieldError::invalid(&at, of(new).as_str(), IMMUTABLE));
     }
@@ -205,13 +218,16 @@ fn class_annotation(out: &mut ErrorList, new: &Value, old: &Value) {
 fn comparable_spec(new: &Value, old: &Value) -> Value {
     let (mut spec, was) = (new.get("spec").clone(), old.get("spec"));
     let class = spec.get("storageClassName").as_str().unwrap_or("").to_owned();
+    // An unset class may be filled in later: the volume controller assigns a default class retroactively.
     let chosen = was.get("storageClassName").is_null()
         && !spec.get("storageClassName").is_null()
         && old.annotation(BETA_CLASS).is_none_or(|annotated| annotated == class);
     if chosen {
         spec.unset(&["storageClassName"]);
     }
+    // The status is the stored one here: the strategy has restored it, so a client cannot claim to be bound.
     if new.str_at(&["status", "phase"]) == "Bound" {
+        // Without this guard a removed `requests` would be restored too, and its removal go unnoticed.
         if !spec.at(&["resources", "requests"]).is_null() {
             restore(&mut spec, was, &["resources", "requests", "storage"]);
         }
@@ -224,6 +240,7 @@ fn comparable_spec(new: &Value, old: &Value) -> Value {
 /// valid.
 fn claim_resource(out: &mut ErrorList, name: &str, at: &FieldPath) -> bool {
     let messages = qualified_name(name);
+    // As `IsNativeResource` upstream, which searches the whole name, not only its prefix.
     let native = !name.contains('/') || name.contains("kubernetes.io/");
     if !messages.is_empty() {
         invalid_each(out, at, name, messages);
@@ -254,6 +271,7 @@ pub(crate) fn claim_status(new: &Value, _old: &Value) -> ErrorList {
     }
     let at = path.child("allocatedResourceStatuses");
     for (key, phase) in entries("allocatedResourceStatuses") {
+        // The key is reported at the map itself, and as the bad value of a wrong phase: both are upstream's.
         claim_resource(&mut out, key, &at);
         if !phase.as_str().is_some_and(|p| PHASES.contains(&p)) {
             out.push(FieldError::not_supported(&at, key, PHASES));
@@ -279,6 +297,7 @@ pub(crate) fn claim_spec_warnings(spec: &Value, path: &str) -> Vec<String> {
     let mut out = Vec::new();
     for side in ["requests", "limits"] {
         let q = spec.at(&["resources", side, "storage"]);
+        // Only a warning, as upstream: an error would break manifests that have always been accepted.
         if quantity(q).is_some_and(|q| !super::common::is_whole(q)) {
             out.push(format!(
                 "{path}.resources.{side}[storage]: fractional byte value {} is invalid, must be an integer",

@@ -6,7 +6,7 @@ use crate::apimachinery::validation::{dns1123_subdomain, net};
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::invalid_each;
 
-/// Upstream's text for negative numbers.
+/// Upstream's message for negative numbers (`IsNegativeErrorMsg`).
 pub(crate) const NOT_NEGATIVE: &str = "must be greater than or equal to 0";
 
 /// Reports the number at `key` if it is negative.
@@ -19,6 +19,7 @@ pub(crate) fn not_negative(out: &mut ErrorList, v: &Value, key: &str, path: &Fie
 /// Checks an `IntOrString`: a non-negative number or a percentage.
 pub(crate) fn int_or_percent(out: &mut ErrorList, v: &Value, path: &FieldPath) {
     match v {
+        // Syntax only; callers bound the percentage with `percentage_at_most_100` where upstream does.
         Value::String(s) => invalid_each(out, path, v.clone(), net::percent(s)),
         Value::Int(n) if *n < 0 => out.push(FieldError::invalid(path, *n, NOT_NEGATIVE)),
         _ => {}
@@ -27,6 +28,7 @@ pub(crate) fn int_or_percent(out: &mut ErrorList, v: &Value, path: &FieldPath) {
 
 /// Reports a percentage greater than 100%.
 pub(crate) fn percentage_at_most_100(out: &mut ErrorList, v: &Value, path: &FieldPath) {
+    // Silent for malformed strings: `int_or_percent` has reported them.
     if v.as_str().and_then(net::parse_percent).is_some_and(|p| p > 100) {
         out.push(FieldError::invalid(path, v.clone(), "must not be greater than 100%"));
     }
@@ -36,18 +38,20 @@ pub(crate) fn percentage_at_most_100(out: &mut ErrorList, v: &Value, path: &Fiel
 pub(crate) fn is_zero_or_absent(v: &Value) -> bool {
     match v {
         Value::Int(n) => *n == 0,
+        // `0%` counts: rounding makes it zero for any number of replicas.
         Value::String(s) => net::parse_percent(s) == Some(0),
         _ => v.is_null(),
     }
 }
 
 /// Formats an object like upstream's internal Go struct, for the bad value of an error: Go's field names in
-/// order. `fields` are (Go name, JSON name, text for absent values).
+/// order. `fields` are (Go name, JSON name, printed form of an absent value).
 pub(crate) fn go_struct(v: &Value, fields: &[(&str, &str, &str)]) -> String {
     let cells: Vec<String> = fields
         .iter()
         .map(|(go, key, zero)| {
             let value = v.get(key);
+            // Internal types have no JSON tags, so Go marshals zero values instead of omitting them.
             let shown = if value.is_null() {
                 (*zero).to_owned()
             } else {
@@ -61,6 +65,7 @@ pub(crate) fn go_struct(v: &Value, fields: &[(&str, &str, &str)]) -> String {
 
 /// A `NotSupported` error whose bad value is already formatted.
 pub(crate) fn not_supported_raw(path: &FieldPath, shown: String, supported: &[&str]) -> FieldError {
+    // The constructor would quote the value, but a struct is printed as JSON without quotes.
     let mut error = FieldError::not_supported(path, "", supported);
     error.bad_value = Some(shown);
     error
@@ -70,6 +75,7 @@ pub(crate) fn not_supported_raw(path: &FieldPath, shown: String, supported: &[&s
 pub(crate) fn quantity(v: &Value) -> Option<Quantity> {
     match v {
         Value::String(s) => Quantity::parse(s).ok(),
+        // Quantities may be written as bare JSON numbers.
         Value::Int(n) => Quantity::parse(&n.to_string()).ok(),
         _ => None,
     }
@@ -85,8 +91,9 @@ pub(crate) fn is_positive(q: Quantity) -> bool {
     quantity(&Value::Int(0)).is_some_and(|zero| q > zero)
 }
 
-/// True if there is no fraction.
+/// True for a whole number.
 pub(crate) fn is_whole(q: Quantity) -> bool {
+    // Milli units suffice: the API accepts nothing finer, decoding rounds up to them.
     q.milli_value() % 1000 == 0
 }
 
@@ -113,6 +120,7 @@ pub(crate) fn local_path(out: &mut ErrorList, text: &str, at: &FieldPath) {
 
 /// Checks that no component of a path is `..`.
 pub(crate) fn no_backsteps(out: &mut ErrorList, text: &str, at: &FieldPath) {
+    // By component: `..data` and `a..b` are ordinary names.
     if text.split('/').any(|p| p == "..") {
         out.push(FieldError::invalid(at, text, "must not contain '..'"));
     }
@@ -124,6 +132,7 @@ pub(crate) fn csi_driver_name(out: &mut ErrorList, text: &str, at: &FieldPath) {
         out.push(FieldError::required(at, ""));
         return;
     }
+    // The limit of the CSI specification, below that of a DNS subdomain.
     if text.len() > 63 {
         out.push(FieldError::too_long(at, 63));
     }

@@ -9,12 +9,14 @@ use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::required_choice;
 
-/// Names of the IANA time zones, one per line.
+/// Names of the IANA time zones, one per line. Embedded, so that validation does not depend on the host's zone
+/// database.
 const ZONES: &str = include_str!("zones.txt");
 
 pub(crate) fn create(v: &Value) -> ErrorList {
     let mut out = check(v, None);
-    // Leaves room for the 11-character suffix of the Jobs' names (63 is the limit of a label).
+    // Leaves room for the 11-character suffix of the Jobs' names (63 is the limit of a label). Not checked on
+    // update, so that a longer name that is already stored does not block changes.
     if v.name().len() > 52 {
         out.push(FieldError::invalid(
             &FieldPath::new("metadata").child("name"),
@@ -59,7 +61,9 @@ fn check(v: &Value, old: Option<&Value>) -> ErrorList {
         spec.at(&["jobTemplate", "spec"]),
         path.child("jobTemplate").child("spec"),
     );
-    job::spec(&mut out, template, &at);
+    // Without the selector checks of Jobs: each created Job gets its own selector.
+    let stored = old.map(|o| o.at(&["spec", "jobTemplate", "spec", "template"]));
+    job::spec(&mut out, template, stored, &at);
     if !template.get("selector").is_null() {
         out.push(FieldError::invalid(
             &at.child("selector"),
@@ -68,6 +72,7 @@ fn check(v: &Value, old: Option<&Value>) -> ErrorList {
         ));
     }
     if template.get("manualSelector").as_bool() == Some(true) {
+        // The odd list of supported values is upstream's.
         out.push(FieldError::not_supported(
             &at.child("manualSelector"),
             true,
@@ -82,9 +87,11 @@ fn check(v: &Value, old: Option<&Value>) -> ErrorList {
 
 fn zone_in_schedule(out: &mut ErrorList, spec: &Value, old: Option<&Value>, at: &FieldPath) {
     let text = spec.str_at(&["schedule"]);
+    // As upstream, anywhere in the schedule. `TZ=` was never documented, but the parser accepts it.
     if !text.contains("TZ") {
         return;
     }
+    // Schedules stored before the rule keep working until `timeZone` is set too.
     if !old.is_some_and(|o| o.str_at(&["spec", "schedule"]).contains("TZ")) {
         let why = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead";
         out.push(FieldError::invalid(at, text, why));
@@ -98,6 +105,7 @@ fn time_zone(out: &mut ErrorList, zone: &Value, at: &FieldPath) {
     let Some(text) = zone.as_str() else { return };
     let why = if text.is_empty() {
         "timeZone must be nil or non-empty string".to_owned()
+    // Go's `time.LoadLocation` accepts `Local`, which would mean the controller's own zone.
     } else if text.eq_ignore_ascii_case("local") {
         "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones".to_owned()
     } else if ZONES.lines().any(|z| z == text) {

@@ -7,8 +7,9 @@ use crate::apimachinery::value::Value;
 use crate::controlplane::fields::Seen;
 use crate::x509::CertificateRequest;
 use base64::Engine as _;
-use x509_parser::prelude::Pem;
+use x509_parser::prelude::{Pem, parse_x509_certificate};
 
+// Sorted: errors list the supported values in this order.
 const USAGES: &[&str] = &[
     "any",
     "cert sign",
@@ -37,6 +38,8 @@ const USAGES: &[&str] = &[
 
 fn bytes(v: &Value) -> Vec<u8> {
     let text = v.as_str().unwrap_or("");
+    // Decoding cannot fail for objects from a client: the codec has checked `[]byte` fields. Empty input is
+    // refused by the parsers below.
     base64::engine::general_purpose::STANDARD
         .decode(text)
         .unwrap_or_default()
@@ -65,11 +68,13 @@ pub(crate) fn create(v: &Value) -> ErrorList {
         if !u.as_str().is_some_and(|s| USAGES.contains(&s)) {
             out.push(FieldError::not_supported(&at.index(i), u.clone(), USAGES));
         }
+        // Independent of the check above: an unknown usage may be a duplicate too.
         if !seen.insert(u.as_str()) {
             out.push(FieldError::duplicate(&at.index(i), u.clone()));
         }
     }
     let (signer, at) = (spec.str_at(&["signerName"]), path.child("signerName"));
+    // v1beta1 clients got this signer by default; v1 requires a choice.
     if signer == "kubernetes.io/legacy-unknown" {
         let why = "the legacy signerName is not allowed via this API version";
         out.push(FieldError::invalid(&at, signer, why));
@@ -83,7 +88,7 @@ pub(crate) fn create(v: &Value) -> ErrorList {
             "may not specify a duration less than 600 seconds (10 minutes)",
         ));
     }
-    conditions(&mut out, v);
+    conditions(&mut out, v, &Value::Null);
     out
 }
 
@@ -98,6 +103,7 @@ fn signer_name(out: &mut ErrorList, text: &str, at: &FieldPath) {
         out.push(FieldError::invalid(at, text, why));
         return;
     };
+    // Labels one by one, so that each error cites the label; the domain as a whole has no other syntax.
     for label in domain.split('.') {
         for m in dns1123_label(label) {
             out.push(FieldError::invalid(
@@ -117,23 +123,36 @@ fn signer_name(out: &mut ErrorList, text: &str, at: &FieldPath) {
     if domain.len() > 253 {
         out.push(FieldError::too_long(at, 253));
     }
+    // Upstream's sum: a domain of 253, a slash, and a path of a subdomain and a label (253 + 1 + 63).
     if text.len() > 571 {
         out.push(FieldError::too_long(at, 571));
     }
 }
 
-fn conditions(out: &mut ErrorList, v: &Value) {
+fn kinds(v: &Value) -> impl Iterator<Item = &str> {
+    let all = v.at(&["status", "conditions"]).items();
+    all.iter().map(|c| c.str_at(&["type"]))
+}
+
+/// Checks the conditions. As upstream, a rule about types that the stored conditions break is not applied: objects of
+/// before the rule must still be approvable.
+fn conditions(out: &mut ErrorList, v: &Value, old: &Value) {
     let path = FieldPath::new("status").child("conditions");
+    let had = |kind: &str| kinds(old).any(|k| k == kind);
+    let (had_both, had_unnamed) = (had("Approved") && had("Denied"), had(""));
+    let mut before: Seen<&str> = Seen::new();
+    let had_duplicates = kinds(old).any(|kind| !before.insert(kind));
     let mut seen: Seen<&str> = Seen::new();
     for (i, c) in v.at(&["status", "conditions"]).items().iter().enumerate() {
         let at = path.index(i);
         let (kind, status) = (c.str_at(&["type"]), c.str_at(&["status"]));
-        if kind.is_empty() {
+        if kind.is_empty() && !had_unnamed {
             out.push(FieldError::required(&at.child("type"), ""));
         }
         let answer = matches!(kind, "Approved" | "Denied" | "Failed");
         match status {
             "" => out.push(FieldError::required(&at.child("status"), "")),
+            // These conditions record a decision; to withdraw one is not supported.
             "True" => {}
             other if answer => out.push(FieldError::not_supported(&at.child("status"), other, &["True"])),
             "False" | "Unknown" => {}
@@ -149,24 +168,24 @@ fn conditions(out: &mut ErrorList, v: &Value) {
             // Matches no condition type.
             _ => "\0",
         };
-        if seen.contains(&opposite) {
+        if seen.contains(&opposite) && !had_both {
             let why = "Approved and Denied conditions are mutually exclusive";
             out.push(FieldError::invalid(&path, kind, why));
         }
-        if !seen.insert(kind) {
+        if !seen.insert(kind) && !had_duplicates {
             out.push(FieldError::duplicate(&at.child("type"), kind));
         }
     }
 }
 
 fn count(v: &Value, kind: &str) -> usize {
-    let all = v.at(&["status", "conditions"]).items();
-    all.iter().filter(|c| c.str_at(&["type"]) == kind).count()
+    kinds(v).filter(|k| *k == kind).count()
 }
 
 fn unchanged_conditions(out: &mut ErrorList, new: &Value, old: &Value, kinds: &[&str]) {
     let at = FieldPath::new("status").child("conditions");
     for kind in kinds {
+        // Counts suffice: fewer means that one is gone, even if a stored object has several of the type.
         if count(new, kind) < count(old, kind) {
             let why = format!("updates may not remove a condition of type {kind:?}");
             out.push(FieldError::forbidden(&at, why));
@@ -177,7 +196,7 @@ fn unchanged_conditions(out: &mut ErrorList, new: &Value, old: &Value, kinds: &[
 pub(crate) fn approval(new: &Value, old: &Value) -> ErrorList {
     let mut out = ErrorList::new();
     request(&mut out, new);
-    conditions(&mut out, new);
+    conditions(&mut out, new, old);
     unchanged_conditions(&mut out, new, old, &["Approved", "Denied", "Failed"]);
     out
 }
@@ -185,9 +204,10 @@ pub(crate) fn approval(new: &Value, old: &Value) -> ErrorList {
 pub(crate) fn status(new: &Value, old: &Value) -> ErrorList {
     let mut out = ErrorList::new();
     request(&mut out, new);
-    conditions(&mut out, new);
+    conditions(&mut out, new, old);
     unchanged_conditions(&mut out, new, old, &["Approved", "Denied", "Failed"]);
     let at = FieldPath::new("status").child("conditions");
+    // Approval has its own subresource and permission, so a signer must not be able to grant it here.
     for kind in ["Approved", "Denied"] {
         if count(new, kind) > count(old, kind) {
             let why = format!("updates may not add a condition of type {kind:?}");
@@ -196,6 +216,7 @@ pub(crate) fn status(new: &Value, old: &Value) -> ErrorList {
     }
     let (now, was) = (new.at(&["status", "certificate"]), old.at(&["status", "certificate"]));
     let at = FieldPath::new("status").child("certificate");
+    // Clients may already use the issued certificate.
     if now != was && !was.is_empty_value() {
         let why = "updates may not modify existing certificate content";
         out.push(FieldError::forbidden(&at, why));
@@ -203,6 +224,7 @@ pub(crate) fn status(new: &Value, old: &Value) -> ErrorList {
         && !now.is_empty_value()
         && let Err(e) = certificate(&bytes(now))
     {
+        // A placeholder instead of the value keeps the certificate out of messages and logs.
         out.push(FieldError::invalid(&at, "<certificate data>", e.to_string()));
     }
     out
@@ -215,11 +237,16 @@ enum InvalidCertificate {
     Empty,
     #[error("only CERTIFICATE PEM blocks are allowed, found {}", quote(.0))]
     OtherBlock(String),
+    #[error("no PEM block headers are permitted")]
+    Headers,
+    #[error("found CERTIFICATE PEM block containing 0 certificates")]
+    EmptyBlock,
     #[error("x509: malformed certificate")]
     Malformed,
 }
 
 fn certificate(pem: &[u8]) -> Result<(), InvalidCertificate> {
+    no_headers(pem)?;
     let blocks: Vec<Pem> = Pem::iter_from_buffer(pem).filter_map(Result::ok).collect();
     if blocks.is_empty() {
         return Err(InvalidCertificate::Empty);
@@ -228,8 +255,31 @@ fn certificate(pem: &[u8]) -> Result<(), InvalidCertificate> {
         if b.label != "CERTIFICATE" {
             return Err(InvalidCertificate::OtherBlock(b.label.clone()));
         }
-        if b.parse_x509().is_err() {
-            return Err(InvalidCertificate::Malformed);
+        let mut rest = b.contents.as_slice();
+        if rest.is_empty() {
+            return Err(InvalidCertificate::EmptyBlock);
+        }
+        // As in Go, a block may hold several certificates, but nothing after them.
+        while !rest.is_empty() {
+            (rest, _) = parse_x509_certificate(rest).map_err(|_| InvalidCertificate::Malformed)?;
+        }
+    }
+    Ok(())
+}
+
+/// Refuses blocks with headers, which our PEM parser would skip as invalid.
+fn no_headers(pem: &[u8]) -> Result<(), InvalidCertificate> {
+    let text = String::from_utf8_lossy(pem);
+    let mut lines = text.lines().peekable();
+    while let Some(line) = lines.next() {
+        let label = line.trim_end().strip_prefix("-----BEGIN ");
+        let label = label.and_then(|l| l.strip_suffix("-----"));
+        // A header is a key and a value with a colon between them, which base64 does not contain.
+        let has_header = lines.peek().is_some_and(|next| next.contains(':'));
+        match label {
+            Some("CERTIFICATE") if has_header => return Err(InvalidCertificate::Headers),
+            Some(other) if has_header => return Err(InvalidCertificate::OtherBlock(other.to_owned())),
+            _ => {}
         }
     }
     Ok(())
@@ -268,6 +318,43 @@ mod tests {
     }
 
     #[test]
+    fn certificate_blocks_have_no_headers_and_are_not_empty() {
+        for (label, body, want) in [
+            ("CERTIFICATE", "a: b\n\nMAA=\n", "no PEM block headers are permitted"),
+            (
+                "RSA PRIVATE KEY",
+                "Proc-Type: 4,ENCRYPTED\n\nMAA=\n",
+                "only CERTIFICATE PEM blocks are allowed, found \"RSA PRIVATE KEY\"",
+            ),
+            (
+                "CERTIFICATE",
+                "",
+                "found CERTIFICATE PEM block containing 0 certificates",
+            ),
+            ("CERTIFICATE", "MAA=\n", "x509: malformed certificate"),
+        ] {
+            let pem = format!("-----BEGIN {label}-----\n{body}-----END {label}-----\n");
+            assert_eq!(certificate(pem.as_bytes()).unwrap_err().to_string(), want);
+        }
+    }
+
+    #[test]
+    fn rules_that_stored_conditions_break_are_not_applied() {
+        let mut old = json!({});
+        let both = json!([{"type": "Approved", "status": "True"}, {"type": "Denied", "status": "True"},
+            {"type": "", "status": "True"}, {"type": "", "status": "True"}]);
+        old.set(&["status", "conditions"], both);
+        let errors = |old: &Value, new: &Value| {
+            let mut out = ErrorList::new();
+            conditions(&mut out, new, old);
+            out.len()
+        };
+        assert_eq!(errors(&old, &old), 0);
+        // Two types are missing, one is repeated, and two exclude each other.
+        assert_eq!(errors(&Value::Null, &old), 4);
+    }
+
+    #[test]
     fn approval_conditions_are_set_once_and_only_by_approval() {
         let pem = crate::x509::testing::csr(ORGANIZATION, 0x0c, b"demo");
         let request = base64::engine::general_purpose::STANDARD.encode(pem);
@@ -294,7 +381,7 @@ mod tests {
         let request = base64::engine::general_purpose::STANDARD.encode(pem);
         let old = json!({"spec": {"request": request}, "status": {}});
         for refused in [approval(&old, &old), status(&old, &old)] {
-            assert!(aggregate(&refused).contains("an attribute of the subject is no text"));
+            assert!(aggregate(&refused).contains("an attribute of the subject is not a string"));
         }
     }
 }

@@ -16,6 +16,7 @@ pub(crate) fn encode(bytes: &[u8]) -> String {
 }
 
 fn decode(v: &Value) -> Vec<u8> {
+    // The codec has checked the base64 of `[]byte` fields.
     STANDARD.decode(v.as_str().unwrap_or("")).unwrap_or_default()
 }
 
@@ -43,6 +44,7 @@ pub(crate) fn config_map(v: &Value) -> ErrorList {
                 "duplicate of key present in binaryData",
             ));
         }
+        // Only values count, as upstream; keys are bounded by their own rule.
         size += value.as_str().map_or(0, str::len);
     }
     let path = FieldPath::new("binaryData");
@@ -65,12 +67,14 @@ pub(crate) fn config_map_update(new: &Value, old: &Value) -> ErrorList {
 
 fn frozen(new: &Value, old: &Value, members: &[&str]) -> ErrorList {
     let mut out = ErrorList::new();
+    // Setting the flag is allowed at any time; only a set one restricts the update.
     if old.get("immutable").as_bool() != Some(true) {
         return out;
     }
     if new.get("immutable").as_bool() != Some(true) {
         out.push(FieldError::forbidden(&FieldPath::new("immutable"), FROZEN));
     }
+    // Metadata stays mutable.
     for m in members.iter().filter(|m| !same(new.get(m), old.get(m))) {
         out.push(FieldError::forbidden(&FieldPath::new(m), FROZEN));
     }
@@ -93,6 +97,7 @@ pub(crate) fn secret(v: &Value) -> ErrorList {
     let mut required = |key: &str| out.push(FieldError::required(&path.key(key), ""));
     match v.str_at(&["type"]) {
         "kubernetes.io/service-account-token" => {
+            // The token controller fills in the token for this account later, so no key is required.
             const NAME: &str = "kubernetes.io/service-account.name";
             if v.str_at(&["metadata", "annotations", NAME]).is_empty() {
                 let at = FieldPath::new("metadata").child("annotations").key(NAME);
@@ -101,10 +106,12 @@ pub(crate) fn secret(v: &Value) -> ErrorList {
         }
         "kubernetes.io/dockercfg" => docker_config(&mut out, data, ".dockercfg", &path),
         "kubernetes.io/dockerconfigjson" => docker_config(&mut out, data, ".dockerconfigjson", &path),
+        // Either one suffices. If both are missing, both are reported.
         "kubernetes.io/basic-auth" if !has("username") && !has("password") => {
             required("username");
             required("password");
         }
+        // The only type for which an empty value counts as missing.
         "kubernetes.io/ssh-auth" if decode(data.get("ssh-privatekey")).is_empty() => required("ssh-privatekey"),
         "kubernetes.io/tls" => {
             for key in ["tls.crt", "tls.key"] {
@@ -123,9 +130,10 @@ fn docker_config(out: &mut ErrorList, data: &Value, key: &str, path: &FieldPath)
         out.push(FieldError::required(&path.key(key), ""));
         return;
     }
-    // Go's error texts for decoding JSON into a map.
+    // Messages of Go's decoder for a map.
     let why = match crate::apimachinery::codec::json::decode(&decode(data.get(key))) {
         Err(why) => why.to_string(),
+        // Go decodes `null` into a nil map without an error.
         Ok(Value::Object(_) | Value::Null) => return,
         Ok(other) => {
             let kind = match other {
@@ -137,6 +145,7 @@ fn docker_config(out: &mut ErrorList, data: &Value, key: &str, path: &FieldPath)
             format!("json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}")
         }
     };
+    // The value must not appear in a response or an audit log.
     out.push(FieldError::invalid(&path.key(key), "<secret contents redacted>", why));
 }
 
@@ -150,11 +159,12 @@ pub(crate) fn secret_update(new: &Value, old: &Value) -> ErrorList {
         ));
     }
     out.extend(frozen(new, old, &["data"]));
+    // The keys are checked against the new type even if the change of type is refused.
     out.extend(secret(new));
     out
 }
 
-/// Warns if the key pair of a TLS Secret does not load, with the texts of Go's `tls.X509KeyPair`. As
+/// Warns if the key pair of a TLS Secret does not load, with the messages of Go's `tls.X509KeyPair`. As
 /// upstream, such a Secret is stored nevertheless.
 pub(crate) fn secret_warnings(v: &Value) -> Vec<String> {
     if v.str_at(&["type"]) != "kubernetes.io/tls" {
@@ -169,6 +179,7 @@ fn key_pair_error(cert: &[u8], key: &[u8]) -> Option<String> {
     use rustls::pki_types::pem::PemObject;
     use rustls::pki_types::{CertificateDer, PrivateKeyDer};
     let blocks = |bytes: &[u8]| {
+        // The Secret may hold arbitrary bytes; only the marker lines matter here.
         let text = String::from_utf8_lossy(bytes);
         let labels: Vec<String> = text
             .lines()
@@ -177,11 +188,13 @@ fn key_pair_error(cert: &[u8], key: &[u8]) -> Option<String> {
             .collect();
         labels
     };
+    // As Go, blocks of other types are skipped; only their complete absence is an error.
     let chain: Vec<_> = CertificateDer::pem_slice_iter(cert).filter_map(Result::ok).collect();
     if chain.is_empty() {
         let found = blocks(cert);
         return Some(if found.is_empty() {
             "tls: failed to find any PEM data in certificate input".to_owned()
+        // Go has its own message for the common mistake of swapped files.
         } else if found.len() == 1 && found[0].ends_with("PRIVATE KEY") {
             "tls: failed to find certificate PEM data in certificate input, but did find a private key; PEM inputs may have been switched".to_owned()
         } else {
@@ -207,6 +220,7 @@ fn key_pair_error(cert: &[u8], key: &[u8]) -> Option<String> {
     let Ok(signing) = rustls::crypto::aws_lc_rs::sign::any_supported_type(&private) else {
         return Some("tls: failed to parse private key".to_owned());
     };
+    // Only a proven mismatch is reported: some key types cannot be compared.
     match rustls::sign::CertifiedKey::new(chain, signing).keys_match() {
         Err(rustls::Error::InconsistentKeys(rustls::InconsistentKeys::KeyMismatch)) => {
             Some("tls: private key does not match public key".to_owned())

@@ -1,6 +1,6 @@
-//! Validation of the resource.k8s.io kinds (upstream's `pkg/apis/resource/validation`). This file covers
-//! DeviceClasses, claims and templates, and helpers for `claim` (claim specs), `status` (claim status) and
-//! `slice` (ResourceSlices) and `selectors` (CEL expressions that choose devices).
+//! Validation of the resource.k8s.io kinds (upstream's `pkg/apis/resource/validation`). This file has the entry
+//! points for DeviceClasses, claims and templates, and helpers for the submodules: `claim` (claim specs),
+//! `status` (claim status), `slice` (ResourceSlices) and `selectors` (CEL expressions that choose devices).
 
 mod capacity;
 mod claim;
@@ -22,8 +22,11 @@ use selectors::selectors;
 pub(crate) use slice::{slice, slice_update, slice_warnings};
 pub(crate) use status::claim_status;
 
+// Limits are constants of upstream's API (`pkg/apis/resource/types.go`): they bound the size of an object, and the
+// work of the scheduler, which tries combinations of devices.
 const MAX_REQUESTS: usize = 32;
 const MAX_CONFIGS: usize = 32;
+/// Bytes of a driver's opaque parameters, encoded as JSON.
 const MAX_PARAMETERS_LENGTH: usize = 10 * 1024;
 const MAX_IDENTIFIER_LENGTH: usize = 32;
 const MAX_POOL_LENGTH: usize = 253;
@@ -35,6 +38,7 @@ fn at_most<'a>(out: &mut ErrorList, v: &'a Value, most: usize, at: &FieldPath) -
     let all = v.items();
     if all.len() > most {
         out.push(FieldError::too_many(at, all.len(), most));
+        // Nor are later checks of the list run: its error alone makes the object invalid.
         return &[];
     }
     all
@@ -44,6 +48,7 @@ fn at_most<'a>(out: &mut ErrorList, v: &'a Value, most: usize, at: &FieldPath) -
 fn duplicates(out: &mut ErrorList, keys: impl Iterator<Item = String>, at: &FieldPath) {
     let mut seen: Seen<String> = Seen::new();
     for (i, key) in keys.enumerate() {
+        // Asked before inserting, so that the key is moved into either the error or the set.
         if seen.contains(&key) {
             out.push(FieldError::duplicate(&at.index(i), key));
         } else {
@@ -98,11 +103,13 @@ fn attribute_name(out: &mut ErrorList, text: &str, at: &FieldPath) {
                 identifier(out, name, at);
             }
         }
+        // Upstream's switch on the number of parts has no default.
         _ => {}
     }
 }
 
 fn full_attribute_name(out: &mut ErrorList, text: &str, at: &FieldPath) {
+    // Both errors may apply: a short name is also checked as an identifier.
     attribute_name(out, text, at);
     if !text.contains('/') {
         let why = "a fully qualified name must be a domain and a name separated by a slash";
@@ -118,6 +125,7 @@ fn configuration(out: &mut ErrorList, v: &Value, stored: bool, at: &FieldPath) {
         return;
     }
     csi_driver_name(out, opaque.str_at(&["driver"]), &at.child("driver"));
+    // The limit came later than the field, so stored parameters may exceed it.
     let longest = if stored { usize::MAX } else { MAX_PARAMETERS_LENGTH };
     raw_object(out, opaque.get("parameters"), longest, &at.child("parameters"));
 }
@@ -126,6 +134,7 @@ fn configuration(out: &mut ErrorList, v: &Value, stored: bool, at: &FieldPath) {
 fn raw_object(out: &mut ErrorList, v: &Value, longest: usize, at: &FieldPath) {
     if v.is_null() {
         out.push(FieldError::required(at, ""));
+    // Before the type: the size of the encoding is checked even if it is not an object.
     } else if json::to_string(v).len() > longest {
         out.push(FieldError::too_long(at, longest as i64));
     } else if v.as_object().is_none() {
@@ -147,6 +156,7 @@ fn toleration(out: &mut ErrorList, v: &Value, at: &FieldPath) {
             let why = "must be empty for operator `Exists`";
             out.push(FieldError::invalid(&at.child("value"), value, why));
         }
+        // An empty value is a valid label value, so it passes.
         "Equal" => invalid_each(out, &at.child("value"), value, label_value(value)),
         _ => required_choice(out, v, "operator", at, &["Equal", "Exists"]),
     }
@@ -174,6 +184,7 @@ fn binding_conditions(out: &mut ErrorList, v: &Value, at: &FieldPath) {
             invalid_each(out, &at.index(i), name, qualified_name(name));
         }
     }
+    // After the syntax of both lists: the order of upstream's errors.
     duplicates(out, names(good).into_iter().map(str::to_owned), &at.child(good));
     let mut seen: Seen<&str> = Seen::new();
     let wanted: Seen<&str> = names(good).into_iter().collect();
@@ -187,6 +198,7 @@ fn binding_conditions(out: &mut ErrorList, v: &Value, at: &FieldPath) {
             out.push(FieldError::invalid(&at, name, why));
         }
     }
+    // One without the other could never resolve a binding: neither success nor failure would be noticed.
     for (missing, there) in [(good, bad), (bad, good)] {
         if names(missing).is_empty() && !names(there).is_empty() {
             let why = format!("{missing} are required to use {there}");
@@ -275,6 +287,7 @@ pub(crate) fn class(v: &Value, old: Option<&Value>) -> ErrorList {
 fn is_extended_resource(name: &str) -> bool {
     name.contains('/')
         && !name.contains("kubernetes.io/")
+        // The prefix is reserved for quotas, which count extended resources as `requests.<name>`.
         && !name.starts_with("requests.")
         && qualified_name(&format!("requests.{name}")).is_empty()
 }

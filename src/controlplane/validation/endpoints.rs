@@ -1,4 +1,6 @@
-//! Validation and warnings of Endpoints and EndpointSlices (upstream's `pkg/apis/discovery/validation`).
+//! Validation and warnings of Endpoints (`ValidateEndpoints` in upstream's `pkg/apis/core/validation`) and
+//! EndpointSlices (`pkg/apis/discovery/validation`). Which updates skip validation is left to the strategy,
+//! except for unchanged endpoints of a slice.
 
 use super::service::warnings::ip_warning;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
@@ -34,6 +36,7 @@ pub(crate) fn endpoints(v: &Value) -> ErrorList {
         for (k, p) in ports.iter().enumerate() {
             let at = at.child("ports").index(k);
             match p.str_at(&["name"]) {
+                // A single port may be unnamed; several are distinguished by name.
                 "" if ports.len() > 1 => out.push(FieldError::required(&at.child("name"), "")),
                 "" => {}
                 name => invalid_each(&mut out, &at.child("name"), name, dns1123_label(name)),
@@ -60,6 +63,8 @@ fn endpoint_address(out: &mut ErrorList, a: &Value, at: &FieldPath) {
     if let Some(node) = a.get("nodeName").as_str() {
         invalid_each(out, &at.child("nodeName"), node, dns1123_subdomain(node));
     }
+    // Runs even if the syntax is invalid, so that a malformed address yields two errors, as upstream. The rule
+    // keeps Endpoints from leading traffic to a node's own loopback or link-local services.
     non_special_ip(out, &at.child("ip"), ip);
 }
 
@@ -89,9 +94,11 @@ pub(crate) fn slice_warnings(v: &Value) -> Vec<String> {
 /// again.
 pub(crate) fn slice(v: &Value, old: Option<&Value>) -> ErrorList {
     let mut out = ErrorList::new();
+    // EndpointSlices have no spec: their fields are at the root.
     let root = FieldPath::default();
     required_choice(&mut out, v, "addressType", &root, &["FQDN", "IPv4", "IPv6"]);
     slice_ports(&mut out, v);
+    // Stored endpoints may be in a form that was valid earlier, such as an address with leading zeros.
     if !old.is_some_and(|o| same(o.get("endpoints"), v.get("endpoints"))) {
         slice_endpoints(&mut out, v);
     }
@@ -108,6 +115,7 @@ pub(crate) fn slice(v: &Value, old: Option<&Value>) -> ErrorList {
 }
 
 fn slice_ports(out: &mut ErrorList, v: &Value) {
+    // The documented limit is 100; upstream enforces only this one (`maxPorts`).
     const MAX: usize = 20000;
     let ports = v.get("ports").items();
     let path = FieldPath::new("ports");
@@ -122,9 +130,11 @@ fn slice_ports(out: &mut ErrorList, v: &Value) {
         if !name.is_empty() {
             invalid_each(out, &at.child("name"), name, dns1123_label(name));
         }
+        // Unnamed ports count as well: at most one port may have no name.
         if !seen.insert(name) {
             out.push(FieldError::duplicate(&at.child("name"), name));
         }
+        // The number is not checked, as upstream: nil means all ports.
         required_pointer(out, p, "protocol", &at, PROTOCOLS);
         if let Some(app) = p.get("appProtocol").as_str() {
             invalid_each(out, &at.child("appProtocol"), app, qualified_name(app));
@@ -156,6 +166,7 @@ fn slice_endpoints(out: &mut ErrorList, v: &Value) {
         if let Some(node) = e.get("nodeName").as_str() {
             invalid_each(out, &at.child("nodeName"), node, dns1123_subdomain(node));
         }
+        // The strategy drops it from changed endpoints; it is left from versions before v1.
         let topology = e.get("deprecatedTopology");
         if let Some(m) = topology.as_object() {
             let at = at.child("deprecatedTopology");
@@ -168,6 +179,7 @@ fn slice_endpoints(out: &mut ErrorList, v: &Value) {
             invalid_each(out, &at.child("hostname"), host, dns1123_label(host));
         }
         for (key, check) in [
+            // Zones are values of a node label, hence the rule.
             ("forZones", label_value as fn(&str) -> Vec<String>),
             ("forNodes", dns1123_subdomain),
         ] {
@@ -183,9 +195,10 @@ fn slice_address(out: &mut ErrorList, kind: &str, text: &str, at_list: &FieldPat
         "IPv4" => (matches!(ip, Some(IpAddr::V4(_))), "must be an IPv4 address"),
         "IPv6" => (matches!(ip, Some(IpAddr::V6(_))), "must be an IPv6 address"),
         "FQDN" => return fully_qualified(out, text, &at),
+        // An unsupported type has been reported by `slice`; its addresses have no syntax.
         _ => return,
     };
-    // IPv6 addresses must be in canonical form.
+    // IPv6 addresses must be in canonical form; IPv4 addresses follow the rules of legacy fields, as upstream.
     let messages = match kind {
         "IPv6" => net::canonical_ip(text),
         _ => net::ip_strict(text),
@@ -215,6 +228,7 @@ fn fully_qualified(out: &mut ErrorList, name: &str, at: &FieldPath) {
         let why = "should be a domain with at least two segments separated by dots";
         return out.push(FieldError::invalid(at, bare, why));
     }
+    // The labels of a valid subdomain can only be too long.
     let long = bare.split('.').find(|label| !dns1123_label(label).is_empty());
     if let Some(label) = long {
         out.push(FieldError::invalid(at, label, dns1123_label(label).join(",")));
@@ -231,6 +245,7 @@ fn hints(out: &mut ErrorList, list: &Value, check: fn(&str) -> Vec<String>, at: 
     for (i, h) in all.iter().enumerate() {
         let at = at.index(i).child("name");
         let name = h.str_at(&["name"]);
+        // Before the syntax, as upstream: a repeated invalid name has both errors.
         if seen.contains(&name) {
             out.push(FieldError::duplicate(&at, name));
         } else {

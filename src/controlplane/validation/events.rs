@@ -11,12 +11,14 @@ use crate::controlplane::fields::{IMMUTABLE, invalid_each, same};
 /// Checks common to both versions. `reporter` is the version's name for the field `reportingComponent`.
 fn event(v: &Value, reporter: &str) -> ErrorList {
     let mut out = ErrorList::new();
+    // Paths have core/v1 names, whichever version the client uses.
     let about = FieldPath::new("involvedObject").child("namespace");
     let involved = v.str_at(&["involvedObject", "namespace"]);
     let namespace = v.namespace();
     let mismatch = || FieldError::invalid(&about, involved, "does not match event.namespace");
     // Only events of the new API have an `eventTime`; those without it get the lenient legacy checks.
     if v.get("eventTime").is_null() {
+        // Events about cluster-scoped objects are stored in `default`.
         let fine = if involved.is_empty() {
             namespace == "default"
         } else {
@@ -26,6 +28,7 @@ fn event(v: &Value, reporter: &str) -> ErrorList {
             out.push(mismatch());
         }
     } else {
+        // A namespace that is set is not compared here: upstream allows it to differ.
         if involved.is_empty() && !matches!(namespace, "default" | "kube-system") {
             out.push(mismatch());
         }
@@ -34,6 +37,7 @@ fn event(v: &Value, reporter: &str) -> ErrorList {
         if component.is_empty() {
             out.push(FieldError::required(&at, ""));
         }
+        // Also if it is empty: the second error is upstream's.
         invalid_each(&mut out, &at, component, qualified_name(component));
         for (key, required, most) in [
             ("reportingInstance", true, 128),
@@ -46,6 +50,7 @@ fn event(v: &Value, reporter: &str) -> ErrorList {
             if text.is_empty() && required {
                 out.push(FieldError::required(&at, ""));
             }
+            // The bad value is empty, as upstream: an oversized string would only fill the response.
             if text.len() > most {
                 out.push(FieldError::invalid(
                     &at,
@@ -57,6 +62,8 @@ fn event(v: &Value, reporter: &str) -> ErrorList {
     }
     invalid_each(
         &mut out,
+        // Event creation skips the generic metadata checks, so the namespace is checked here; upstream's path
+        // lacks `metadata`.
         &FieldPath::new("namespace"),
         namespace,
         dns1123_subdomain(namespace),
@@ -84,6 +91,7 @@ pub(crate) fn new_event(v: &Value) -> ErrorList {
     let source = ["component", "host"]
         .iter()
         .any(|k| !v.str_at(&["source", k]).is_empty());
+    // The deprecated counterparts of `series` and `eventTime`; old clients use them through core/v1.
     for (key, set) in [
         ("firstTimestamp", !v.get("firstTimestamp").is_null()),
         ("lastTimestamp", !v.get("lastTimestamp").is_null()),
@@ -153,6 +161,7 @@ pub(crate) fn new_event_update(new: &Value, old: &Value) -> ErrorList {
         if same(is, was) {
             continue;
         }
+        // Zero values print as Go's internal struct has them: by type of the field.
         let shown = match (key, is) {
             ("involvedObject", v) => compact(v, REFERENCE),
             ("source", v) => compact(v, SOURCE),

@@ -12,6 +12,7 @@ use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{Seen, invalid_each, strings};
 use crate::interrupt::checkpoint;
 
+/// Verbs of requests for resources. Non-resource requests have others, but upstream checks both against this list.
 const VERBS: &[&str] = &[
     "create",
     "delete",
@@ -36,6 +37,7 @@ pub(crate) fn flow_schema(v: &Value) -> ErrorList {
     if precedence > 10000 {
         out.push(FieldError::invalid(&at, precedence, "must not be greater than 10000"));
     }
+    // Nothing may come before the schema that keeps administrators from being locked out.
     if precedence == 1 && v.name() != "exempt" {
         out.push(FieldError::invalid(
             &at,
@@ -119,6 +121,7 @@ fn subject(out: &mut ErrorList, s: &Value, at: &FieldPath) {
         ("User", "user"),
         ("Group", "group"),
     ];
+    // Which member is required depends on the kind, so an unknown kind ends the checks.
     let Some((_, member)) = all.iter().find(|(k, _)| *k == kind) else {
         out.push(FieldError::not_supported(
             &at.child("kind"),
@@ -138,6 +141,7 @@ fn subject(out: &mut ErrorList, s: &Value, at: &FieldPath) {
         let name = body.str_at(&["name"]);
         if name.is_empty() {
             out.push(FieldError::required(&at_body.child("name"), ""));
+        // Users and groups are arbitrary strings of an authenticator; only service accounts are API objects.
         } else if kind == "ServiceAccount" && name != "*" {
             invalid_each(out, &at_body.child("name"), name, dns1123_subdomain(name));
         }
@@ -151,6 +155,7 @@ fn subject(out: &mut ErrorList, s: &Value, at: &FieldPath) {
             }
         }
     }
+    // The message cites the other kind, as upstream.
     for (other, member) in all.iter().filter(|(k, m)| *k != kind && !s.get(m).is_null()) {
         out.push(FieldError::forbidden(
             &at.child(member),
@@ -176,6 +181,7 @@ fn verbs(out: &mut ErrorList, rule: &Value, at: &FieldPath) {
     let v = rule.get("verbs");
     let at = at.child("verbs");
     list(out, v, &at, "verbs must contain at least one value", "verbs");
+    // One error with the whole list as its value, however many verbs are unknown.
     let all = strings(v);
     if all.iter().any(|x| *x != "*" && !VERBS.contains(x)) && !all.contains(&"*") {
         out.push(FieldError::not_supported(&at, v.clone(), VERBS));
@@ -203,6 +209,8 @@ fn resource_rule(out: &mut ErrorList, rule: &Value, at: &FieldPath) {
     let at = at.child("namespaces");
     let all = strings(namespaces);
     if all.is_empty() {
+        // Without namespaces a rule matches only cluster-scoped requests; without both it would match
+        // nothing.
         if rule.get("clusterScope").as_bool() != Some(true) {
             out.push(FieldError::required(
                 &at,
@@ -243,6 +251,7 @@ fn url_error(url: &str) -> Option<&'static str> {
     if url.contains("//") {
         return Some("must not contain double slash");
     }
+    // Only a trailing segment may be a wildcard; the URL `*` alone never gets here.
     let body = url.strip_suffix("/*").unwrap_or(url);
     body.contains('*').then_some("wildcard can only do suffix matching")
 }
@@ -254,6 +263,7 @@ pub(crate) fn status(v: &Value) -> ErrorList {
     for (i, c) in v.at(&["status", "conditions"]).items().iter().enumerate() {
         let kind = c.str_at(&["type"]);
         let at = path.index(i).child("type");
+        // Before the emptiness check, as upstream, so two empty types are both missing and duplicate.
         if !seen.insert(kind) {
             out.push(FieldError::duplicate(&at, kind));
         }

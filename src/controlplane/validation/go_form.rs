@@ -58,6 +58,7 @@ impl PrintBudget {
     const DIFFERENCE: usize = 100_000;
 
     fn take(&mut self) -> bool {
+        // A large object takes long to print; the client may be gone.
         checkpoint();
         let free = self.0 > 0;
         self.0 = self.0.saturating_sub(1);
@@ -68,6 +69,7 @@ impl PrintBudget {
     fn list<'v>(&mut self, items: &'v [Value], mut show: impl FnMut(&'v Value, &mut Self) -> Tree) -> Tree {
         let mut out = Vec::new();
         for item in items {
+            // The list stays well-formed: the reader sees that something was left out.
             if !self.take() {
                 out.push(Tree::Leaf("...".to_owned()));
                 break;
@@ -83,6 +85,7 @@ fn any(v: &Value, budget: &mut PrintBudget) -> Tree {
         Value::Object(m) => {
             let entries = m
                 .iter()
+                // A map ends silently when the budget is spent; its values may still add the dots of a list.
                 .map_while(|(k, x)| budget.take().then(|| (k.to_owned(), any(x, budget))));
             Tree::Object(entries.collect())
         }
@@ -95,6 +98,8 @@ fn tree(v: &Value, fields: &[Field], budget: &mut PrintBudget) -> Tree {
     Tree::Object(
         fields
             .iter()
+            // Only shared API types inside internal ones have `omitempty`; internal fields are always
+            // printed.
             .filter(|(_, key, kind)| !matches!(kind, Printing::OmitEmpty) || !v.get(key).is_null())
             .map(|(go, key, kind)| ((*go).to_owned(), member(v.get(key), *kind, budget)))
             .collect(),
@@ -104,6 +109,7 @@ fn tree(v: &Value, fields: &[Field], budget: &mut PrintBudget) -> Tree {
 fn member(v: &Value, kind: Printing, budget: &mut PrintBudget) -> Tree {
     // The result is ignored: the fields of a struct are printed even if the budget is spent.
     budget.take();
+    // Nil pointers, slices and maps all marshal as `null`.
     let nil = || Tree::Leaf("null".to_owned());
     match (kind, v.is_null()) {
         (Printing::Str, true) => Tree::Leaf("\"\"".to_owned()),
@@ -111,6 +117,7 @@ fn member(v: &Value, kind: Printing, budget: &mut PrintBudget) -> Tree {
         (Printing::Bool, true) => Tree::Leaf("false".to_owned()),
         (Printing::Struct(fields), _) | (Printing::Ptr(fields), false) => tree(v, fields, budget),
         (Printing::List(fields), false) => budget.list(v.items(), |x, budget| tree(x, fields, budget)),
+        // After the kinds that have a zero value other than null.
         (_, true) => nil(),
         (_, false) => any(v, budget),
     }
@@ -161,6 +168,7 @@ impl Tree {
 pub(super) fn pod_spec(spec: &Value) -> Value {
     let mut spec = spec.clone();
     for key in [
+        // Absent flags are not copied: `POD_CONTEXT` prints them as false or null.
         "hostNetwork",
         "hostPID",
         "hostIPC",
@@ -175,7 +183,7 @@ pub(super) fn pod_spec(spec: &Value) -> Value {
     spec
 }
 
-/// Prints the struct on one line.
+/// Prints an object on one line, as the bad value of an error; `fields` describe its Go struct.
 pub(super) fn compact(v: &Value, fields: &[Field]) -> String {
     tree(v, fields, &mut PrintBudget(PrintBudget::LINE)).compact()
 }
@@ -183,6 +191,7 @@ pub(super) fn compact(v: &Value, fields: &[Field]) -> String {
 /// A unified diff from `old` to `new`, preceded by a newline.
 pub(super) fn difference(old: &Value, new: &Value, fields: &[Field]) -> String {
     let lines = |v: &Value| {
+        // Each side has its own budget, or a large old object would hide the new one.
         let mut out = Vec::new();
         tree(v, fields, &mut PrintBudget(PrintBudget::DIFFERENCE)).lines(0, "", "", &mut out);
         out

@@ -20,6 +20,7 @@ pub(crate) fn create(v: &Value) -> ErrorList {
         && annotated != class
     {
         out.push(FieldError::invalid(
+            // Upstream's path lacks `metadata`.
             &FieldPath::new("annotations").child(CLASS),
             annotated,
             "must match `ingressClassName` when both are specified",
@@ -35,6 +36,7 @@ pub(crate) fn update(new: &Value, old: &Value) -> ErrorList {
 }
 
 fn host(out: &mut ErrorList, host: &str, at: &FieldPath) {
+    // By the presence of `*`, so that a misplaced one gets the message about wildcards.
     let messages = if host.contains('*') {
         wildcard_dns1123_subdomain(host)
     } else {
@@ -48,6 +50,7 @@ fn spec(out: &mut ErrorList, v: &Value, old: Option<&Value>) {
     let rules = spec.get("rules").items();
     if rules.is_empty() && spec.get("defaultBackend").is_null() {
         let why = "either `defaultBackend` or `rules` must be specified";
+        // Upstream passes a nil slice of rules as the value.
         out.push(FieldError::invalid_raw(&path, "null", why));
     }
     if !spec.get("defaultBackend").is_null() {
@@ -84,8 +87,10 @@ fn rule(out: &mut ErrorList, rule: &Value, at: &FieldPath) {
             let why = "must be a DNS name, not an IP address";
             out.push(FieldError::invalid(&at.child("host"), name, why));
         }
+        // An IPv4 address is also a valid subdomain, so the error above is the only one for it.
         host(out, name, &at.child("host"));
     }
+    // A rule without paths sends all traffic of its host to the default backend.
     if rule.get("http").is_null() {
         return;
     }
@@ -109,12 +114,14 @@ fn path(out: &mut ErrorList, p: &Value, at: &FieldPath) {
                 &at.child("pathType"),
                 "pathType must be specified",
             ));
+            // Upstream does not look at the backend in this case.
             return;
         }
         Some("Exact" | "Prefix") => {
             if !text.starts_with('/') {
                 refuse(absolute.to_owned());
             }
+            // Controllers normalize paths differently: such paths would match other requests than intended.
             for bad in ["//", "/./", "/../", "%2f", "%2F"] {
                 if text.contains(bad) {
                     refuse(format!("must not contain '{bad}'"));
@@ -127,6 +134,7 @@ fn path(out: &mut ErrorList, p: &Value, at: &FieldPath) {
             }
         }
         Some("ImplementationSpecific") => {
+            // The syntax is up to the controller; an empty path means all paths.
             if !text.is_empty() && !text.starts_with('/') {
                 refuse(absolute.to_owned());
             }
@@ -142,6 +150,7 @@ fn path(out: &mut ErrorList, p: &Value, at: &FieldPath) {
 
 fn backend(out: &mut ErrorList, v: &Value, at: &FieldPath) {
     let (service, resource) = (v.get("service"), v.get("resource"));
+    // Upstream's bad value is the empty string, not the backend.
     let mut refuse = |why: &str| out.push(FieldError::invalid(at, "", why));
     match (service.is_null(), resource.is_null()) {
         (false, false) => refuse("cannot set both resource and service backends"),
@@ -167,6 +176,7 @@ fn service_backend(out: &mut ErrorList, service: &Value, at: &FieldPath) {
         service.at(&["port", "number"]).as_i64().unwrap_or(0),
     );
     match (name.is_empty(), number == 0) {
+        // At the backend rather than the port, as upstream.
         (false, false) => out.push(FieldError::invalid(at, "", "cannot set both port name & port number")),
         (true, true) => out.push(FieldError::required(at, "port name or number is required")),
         (false, true) => invalid_each(out, &port_at.child("name"), name, net::port_name(name)),
@@ -205,6 +215,7 @@ pub(crate) fn class(v: &Value) -> ErrorList {
     let mut out = ErrorList::new();
     let path = FieldPath::new("spec");
     let controller = v.str_at(&["spec", "controller"]);
+    // Upstream's `maxLenIngressClassController`.
     if controller.len() > 250 {
         out.push(FieldError::too_long(&path.child("controller"), 250));
     }
@@ -220,6 +231,7 @@ pub(crate) fn class(v: &Value) -> ErrorList {
         required_segment(&mut out, p, key, &at);
     }
     optional_choice(&mut out, p, "scope", &at, &["Cluster", "Namespace"]);
+    // Absent and empty differ: the field is a pointer upstream.
     let namespace = p.get("namespace").as_str();
     match (p.str_at(&["scope"]), namespace) {
         ("Namespace", None) => out.push(FieldError::required(
@@ -238,6 +250,8 @@ pub(crate) fn class(v: &Value) -> ErrorList {
 
 pub(crate) fn class_update(new: &Value, old: &Value) -> ErrorList {
     let mut out = ErrorList::new();
+    // Another controller would have to take over the Ingresses of the class; a new class does that
+    // explicitly.
     let controller = ["spec", "controller"];
     if new.at(&controller) != old.at(&controller) {
         let at = FieldPath::new("spec").child("controller");

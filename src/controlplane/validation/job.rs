@@ -5,7 +5,7 @@ mod policies;
 mod status;
 
 use super::common::not_negative;
-use super::workloads::mismatch;
+use super::workloads::{mismatch, stored_template};
 use super::{go_form, pod};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, quote, show};
 use crate::apimachinery::object::ObjectView;
@@ -18,35 +18,44 @@ pub(crate) use status::status;
 /// Label with the Job's uid, by which a Job selects its pods.
 pub(crate) const CONTROLLER_UID: &str = "batch.kubernetes.io/controller-uid";
 
+/// Label with the Job's name.
+const JOB_NAME: &str = "batch.kubernetes.io/job-name";
+
 /// Labels the server adds to the pod template, unless `manualSelector` is set. The unprefixed ones are
 /// legacy.
 pub(crate) fn generated_labels<'a>(name: &'a str, uid: &'a str) -> [(&'static str, &'a str); 4] {
     [
         (CONTROLLER_UID, uid),
         ("controller-uid", uid),
-        ("batch.kubernetes.io/job-name", name),
+        (JOB_NAME, name),
         ("job-name", name),
     ]
 }
 
 pub(crate) fn create(v: &Value) -> ErrorList {
+    checked(v, None, true)
+}
+
+/// Checks a Job; `old` is the stored one. The prefixed generated labels may be missing unless `prefixed`.
+fn checked(v: &Value, old: Option<&Value>, prefixed: bool) -> ErrorList {
     let mut out = ErrorList::new();
-    generated(&mut out, v);
+    generated(&mut out, v, prefixed);
     let path = FieldPath::new("spec");
-    job(&mut out, v.get("spec"), &path);
+    job(&mut out, v.get("spec"), stored_template(old), &path);
     pod_names(&mut out, v);
     out
 }
 
-/// Checks a Job's spec together with its selector, which CronJob templates lack.
-fn job(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
-    self::spec(out, spec, path);
+/// Checks a Job's spec together with its selector, which CronJob templates lack. `old` is the stored pod template.
+fn job(out: &mut ErrorList, spec: &Value, old: Option<&Value>, path: &FieldPath) {
+    self::spec(out, spec, old, path);
     let (selector, at) = (spec.get("selector"), path.child("selector"));
     if selector.is_null() {
         out.push(FieldError::required(&at, ""));
     } else {
         label_selector(out, selector, &at);
     }
+    // An unparsable selector has been reported; it cannot be compared with labels.
     if let Ok(s) = LabelSelector::from_object(selector) {
         let template = spec.get("template");
         if selector.is_null() || !s.matches_map(template.at(&["metadata", "labels"])) {
@@ -55,8 +64,8 @@ fn job(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
     }
 }
 
-/// Checks that the generated labels and selector are unchanged.
-fn generated(out: &mut ErrorList, v: &Value) {
+/// Checks that the generated labels and selector are unchanged: the legacy labels, then the `prefixed` ones.
+fn generated(out: &mut ErrorList, v: &Value, prefixed: bool) {
     // A missing selector is reported by `job`.
     if v.at(&["spec", "manualSelector"]).as_bool() == Some(true) || v.at(&["spec", "selector"]).is_null() {
         return;
@@ -64,19 +73,26 @@ fn generated(out: &mut ErrorList, v: &Value) {
     let path = FieldPath::new("spec");
     let labels = v.at(&["spec", "template", "metadata", "labels"]);
     let at = path.child("template").child("metadata").child("labels");
-    for (key, want) in generated_labels(v.name(), v.uid()) {
+    // The labels are what the controller finds pods by: with others a Job could adopt pods of another one.
+    let [uid, legacy_uid, name, legacy_name] = generated_labels(v.name(), v.uid());
+    let all = [legacy_uid, legacy_name, uid, name];
+    let expected = if prefixed { &all[..] } else { &all[..2] };
+    for (key, want) in expected {
         let detail = format!("must be '{want}'");
         match labels.get(key).as_str() {
             None => out.push(FieldError::required(&at.key(key), detail)),
-            Some(has) if has != want => out.push(FieldError::invalid_raw(&at.key(key), show(labels), detail)),
+            // Upstream's bad value is the whole label map.
+            Some(has) if has != *want => out.push(FieldError::invalid_raw(&at.key(key), show(labels), detail)),
             Some(_) => {}
         }
     }
     let selector = v.at(&["spec", "selector"]);
     if let Ok(s) = LabelSelector::from_object(selector) {
+        // Matched against the generated labels alone: a selector that also needs labels of the user was not
+        // generated.
         let mut own = Value::object();
-        for (key, value) in generated_labels(v.name(), v.uid()) {
-            own.set(&[key], value);
+        for (key, value) in expected {
+            own.set(&[*key], *value);
         }
         if !selector.is_null() && !s.matches_map(&own) {
             let shown = go_form::compact(selector, go_form::SELECTOR);
@@ -105,8 +121,8 @@ fn pod_names(out: &mut ErrorList, v: &Value) {
 /// Limit of the parallelism of indexed Jobs, and of completions tracked without restrictions.
 const MANY: i64 = 100_000;
 
-/// Checks what Jobs and the templates of CronJobs have in common.
-pub(super) fn spec(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
+/// Checks what Jobs and the templates of CronJobs have in common. `old` is the stored pod template.
+pub(super) fn spec(out: &mut ErrorList, spec: &Value, old: Option<&Value>, path: &FieldPath) {
     for key in [
         "parallelism",
         "completions",
@@ -133,6 +149,7 @@ pub(super) fn spec(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
     }
     let mode = spec.str_at(&["completionMode"]);
     optional_choice(out, spec, "completionMode", path, &["NonIndexed", "Indexed"]);
+    // An unsupported mode has been reported and gets neither set of rules.
     if mode == "Indexed" {
         indexed(out, spec, path);
     } else if mode == "NonIndexed" || spec.get("completionMode").is_null() {
@@ -150,14 +167,16 @@ pub(super) fn spec(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
     policies::success(out, spec, path);
     policies::replacement(out, spec, path);
     let (template, at) = (spec.get("template"), path.child("template"));
-    pod::template(out, template, &at);
+    pod::template(out, template, old, &at);
     restart_policy(out, spec, &at.child("spec"));
 }
 
 fn restart_policy(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
     let at = path.child("restartPolicy");
     match spec.str_at(&["template", "spec", "restartPolicy"]) {
+        // `Always` is the default of pod templates, so upstream treats it as a missing choice.
         "" | "Always" => out.push(FieldError::required(&at, "valid values: \"OnFailure\", \"Never\"")),
+        // The kubelet would restart a failed container before the policy could see the failed pod.
         "OnFailure" if !spec.get("podFailurePolicy").is_null() => out.push(FieldError::invalid(
             &at,
             "OnFailure",
@@ -181,6 +200,7 @@ fn indexed(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
         too_big("parallelism", n, why);
     }
     if let Some(n) = failed {
+        // Missing completions have been reported above.
         if n > completions.unwrap_or(i64::MAX) {
             too_big(
                 "maxFailedIndexes",
@@ -192,6 +212,8 @@ fn indexed(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
             too_big("maxFailedIndexes", n, format!("must be less than or equal to {MANY}"));
         }
     }
+    // Failed indexes are listed in the status: without these limits the list could exceed the size of an
+    // object.
     let many = completions.is_some_and(|n| n > MANY) && number("backoffLimitPerIndex").is_some();
     let why =
         "must be less than or equal to 10000 when completions are above 100000 and used with backoff limit per index";
@@ -209,10 +231,14 @@ fn indexed(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
 }
 
 pub(crate) fn update(new: &Value, old: &Value) -> ErrorList {
-    let mut out = create(new);
     let (path, now, was) = (FieldPath::new("spec"), new.get("spec"), old.get("spec"));
-    // As upstream, the spec is checked twice on update, so causes repeat.
-    job(&mut out, now, &path);
+    // Older releases of upstream did not generate the prefixed labels, and the template cannot be changed later.
+    let labels = was.at(&["template", "metadata", "labels"]);
+    let prefixed = [CONTROLLER_UID, JOB_NAME].iter().all(|key| !labels.get(key).is_null());
+    let mut out = checked(new, Some(old), prefixed);
+    // As upstream, the spec is checked twice on update, so causes repeat: the strategy calls `ValidateJob` before
+    // `ValidateJobUpdate`, which validates the spec once more.
+    job(&mut out, now, stored_template(Some(old)), &path);
     completions(&mut out, now, was, &path.child("completions"));
     let immutable = |out: &mut ErrorList, key: &str| {
         let v = now.get(key);
@@ -221,6 +247,7 @@ pub(crate) fn update(new: &Value, old: &Value) -> ErrorList {
         }
         let shown = match key {
             _ if v.is_null() => "null".to_owned(),
+            // Internal structs print under Go names; scalars and strings print as they are.
             "selector" => go_form::compact(v, go_form::SELECTOR),
             "podFailurePolicy" => go_form::compact(v, go_form::FAILURE_POLICY),
             "successPolicy" => go_form::compact(v, go_form::SUCCESS_POLICY),
@@ -260,6 +287,7 @@ fn shown_template(t: &Value) -> String {
         .as_object()
         .into_iter()
         .flat_map(|m| m.iter())
+        // `ObjectMeta` has JSON tags with `omitempty` even inside internal types.
         .filter(|(_, v)| !v.is_empty_value())
         .map(|(k, v)| format!("{}:{}", quote(k), show(v)))
         .collect();
@@ -279,7 +307,8 @@ fn is_adjustable(old: &Value) -> bool {
     old.at(&["spec", "suspend"]).as_bool() == Some(true) && idle && (suspended || !started)
 }
 
-/// What even an adjustable Job's pods may not change. The metadata of the template is not compared.
+/// The part of the pod spec that is immutable even in an adjustable Job. The metadata of the template is not
+/// compared.
 fn fixed_pod_spec(spec: &Value) -> Value {
     let mut pod = spec.at(&["template", "spec"]).clone();
     for path in [
@@ -290,6 +319,7 @@ fn fixed_pod_spec(spec: &Value) -> Value {
     ] {
         pod.unset(path);
     }
+    // Adding or removing node affinity may add or remove the surrounding object.
     if pod.get("affinity").is_empty_value() {
         pod.unset(&["affinity"]);
     }
@@ -303,6 +333,7 @@ fn fixed_pod_spec(spec: &Value) -> Value {
 
 fn completions(out: &mut ErrorList, now: &Value, was: &Value, at: &FieldPath) {
     let (new, old) = (now.get("completions"), was.get("completions"));
+    // Completions are required for indexed Jobs, so null is reported by `spec`.
     if new == old || new.is_null() && now.str_at(&["completionMode"]) == "Indexed" {
         return;
     }
@@ -311,8 +342,7 @@ fn completions(out: &mut ErrorList, now: &Value, was: &Value, at: &FieldPath) {
         return;
     }
     // Elastic indexed Jobs: completions may change if they remain equal to parallelism.
-    let tandem = old != now.get("parallelism") && new == now.get("parallelism") || new == now.get("parallelism");
-    if !tandem {
+    if new != now.get("parallelism") {
         out.push(FieldError::invalid(
             at,
             new.clone(),
@@ -335,6 +365,7 @@ pub(crate) fn warnings(spec: &Value, path: &str) -> Vec<String> {
 /// Checks an enum without a default. Unlike `required_choice`, an empty value lists the valid ones.
 fn choice(out: &mut ErrorList, v: &Value, key: &str, path: &FieldPath, supported: &[&str]) {
     if v.str_at(&[key]).is_empty() {
+        // As Go prints a slice of strings with `%q`.
         let all = supported.iter().map(|s| format!("{s:?}")).collect::<Vec<_>>().join(" ");
         out.push(FieldError::required(&path.child(key), format!("valid values: [{all}]")));
     } else {
@@ -343,108 +374,4 @@ fn choice(out: &mut ErrorList, v: &Value, key: &str, path: &FieldPath, supported
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::apimachinery::field::aggregate;
-    use crate::controlplane::strategies::workloads::JOB;
-    use crate::json;
-    use crate::registry::strategy::Strategy;
-
-    fn valid() -> Value {
-        let mut v = json!({"metadata": {"name": "j", "uid": "u"}, "spec": {"template": {"spec": {
-            "containers": [{"name": "main", "image": "a:1"}], "restartPolicy": "Never"}}}});
-        JOB.default(&mut v);
-        JOB.prepare_create(&mut v);
-        v
-    }
-
-    #[test]
-    fn minimal_job_is_valid() {
-        assert_eq!(aggregate(&create(&valid())), "[]");
-    }
-
-    #[test]
-    fn job_errors_match_the_recordings() {
-        for (path, value, want) in [
-            (
-                &["spec", "template", "spec", "restartPolicy"][..],
-                json!("Always"),
-                "spec.template.spec.restartPolicy: Required value: valid values: \"OnFailure\", \"Never\"",
-            ),
-            (&["spec", "completionMode"], json!("Indexed"), "[]"),
-            (
-                &["spec", "maxFailedIndexes"],
-                json!(1),
-                "[spec.backoffLimitPerIndex: Required value: when maxFailedIndexes is specified, spec.maxFailedIndexes: Invalid value: 1: requires indexed completion mode]",
-            ),
-            (
-                &["spec", "backoffLimit"],
-                json!(-1),
-                "spec.backoffLimit: Invalid value: -1: must be greater than or equal to 0",
-            ),
-        ] {
-            let mut v = valid();
-            v.set(path, value);
-            assert_eq!(aggregate(&create(&v)), want);
-        }
-    }
-
-    #[test]
-    fn completions_and_selector_are_immutable() {
-        let old = valid();
-        let mut new = old.clone();
-        new.set(&["spec", "completions"], 5i64);
-        assert_eq!(
-            aggregate(&update(&new, &old)),
-            "spec.completions: Invalid value: 5: field is immutable"
-        );
-        new.set(&["spec", "completions"], 1i64);
-        new.set(&["spec", "parallelism"], 9i64);
-        new.set(&["spec", "suspend"], true);
-        assert_eq!(aggregate(&update(&new, &old)), "[]");
-    }
-
-    #[test]
-    fn only_the_pod_spec_of_an_idle_job_is_compared() {
-        let changed = |suspend: bool| {
-            let mut old = valid();
-            old.set(&["spec", "suspend"], suspend);
-            let mut new = old.clone();
-            new.set(&["spec", "template", "spec", "hostNetwork"], true);
-            aggregate(&update(&new, &old))
-        };
-        assert!(changed(true).contains("spec.template.spec: Invalid value: {\"Volumes\":"));
-        let running = changed(false);
-        assert!(running.contains("spec.template: Invalid value: {"), "{running}");
-    }
-
-    #[test]
-    fn empty_completion_mode_is_not_non_indexed() {
-        let mut v = valid();
-        v.set(&["spec", "completionMode"], "");
-        v.set(&["spec", "backoffLimitPerIndex"], 1i64);
-        assert_eq!(
-            aggregate(&create(&v)),
-            "spec.completionMode: Unsupported value: \"\": supported values: \"NonIndexed\", \"Indexed\""
-        );
-    }
-
-    #[test]
-    fn status_indexes_and_uncounted_pods_are_valid_and_unique() {
-        let old = valid();
-        let mut new = valid();
-        new.set(
-            &["status"],
-            json!({"failedIndexes": "0", "completedIndexes": "9", "uncountedTerminatedPods": {"succeeded": ["a", ""], "failed": ["a"]}}),
-        );
-        let errors = aggregate(&status(&new, &old));
-        for part in [
-            "status.completedIndexes: Invalid value: \"9\": error parsing completedIndexes: too large index: \"9\"",
-            "status.failedIndexes: Invalid value: \"0\": cannot set non-null failedIndexes when backoffLimitPerIndex is null",
-            "status.uncountedTerminatedPods.succeeded[1]: Invalid value: \"\": must not be empty",
-            "status.uncountedTerminatedPods.failed[0]: Duplicate value: \"a\"",
-        ] {
-            assert!(errors.contains(part), "{errors}");
-        }
-    }
-}
+mod tests;

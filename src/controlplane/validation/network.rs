@@ -1,4 +1,5 @@
 //! Validation of NetworkPolicies, IPAddresses and ServiceCIDRs (upstream's `pkg/apis/networking/validation`).
+//! Whether an IPAddress has a canonical name is left to the strategy.
 
 use super::common::{go_struct, required_segment};
 use super::service::warnings::cidr_warning;
@@ -28,6 +29,7 @@ pub(crate) fn network_policy(v: &Value, old: Option<&Value>) -> ErrorList {
     if types.len() > 2 {
         let why = "may not specify more than two policyTypes";
         out.push(FieldError::invalid(&at, spec.get("policyTypes").clone(), why));
+        // The values of a list that is too long are not looked at, as upstream.
         return out;
     }
     for (i, t) in types.iter().enumerate() {
@@ -72,6 +74,7 @@ fn port(out: &mut ErrorList, v: &Value, at: &FieldPath) {
             if let Some(end) = end {
                 if end < *n {
                     out.push(FieldError::invalid(
+                        // Upstream's bad value is the port, although the path is that of `endPort`.
                         &end_at,
                         *n,
                         "must be greater than or equal to `port`",
@@ -81,6 +84,7 @@ fn port(out: &mut ErrorList, v: &Value, at: &FieldPath) {
             }
         }
         Value::String(s) => {
+            // A range cannot start at a name: it may resolve to different numbers in different pods.
             if let Some(end) = end {
                 out.push(FieldError::invalid(
                     &end_at,
@@ -115,6 +119,7 @@ fn peer(out: &mut ErrorList, v: &Value, known: &Seen<&str>, at: &FieldPath) {
     }
     if count == 0 {
         out.push(FieldError::required(at, "must specify a peer"));
+    // Two selectors together are fine: they select pods in namespaces.
     } else if count > 1 && !block.is_null() {
         out.push(FieldError::forbidden(
             at,
@@ -153,6 +158,7 @@ fn ip_block(out: &mut ErrorList, v: &Value, known: &Seen<&str>, at: &FieldPath) 
         return;
     }
     check(out, cidr, &at.child("cidr"));
+    // Exceptions cannot be compared with a malformed CIDR.
     let Some((network, bits)) = net::parse_cidr(cidr) else {
         return;
     };
@@ -160,6 +166,7 @@ fn ip_block(out: &mut ErrorList, v: &Value, known: &Seen<&str>, at: &FieldPath) 
         let at = at.child("except").index(i);
         check(out, e, &at);
         if let Some((address, more)) = net::parse_cidr(e)
+            // Strictly more bits: an exception as large as the CIDR would leave nothing.
             && !(more > bits && contains(network, bits, address))
         {
             out.push(FieldError::invalid(&at, e, "must be a strict subset of `cidr`"));
@@ -169,6 +176,8 @@ fn ip_block(out: &mut ErrorList, v: &Value, known: &Seen<&str>, at: &FieldPath) 
 
 fn contains(network: std::net::IpAddr, bits: u8, address: std::net::IpAddr) -> bool {
     use std::net::IpAddr::{V4, V6};
+    // `checked_shr` is `None` for a full-width shift, that is, for a prefix of zero bits: equal on both
+    // sides, so everything is contained.
     let shift = |all: u32| all.saturating_sub(u32::from(bits));
     match (network, address) {
         (V4(a), V4(b)) => a.to_bits().checked_shr(shift(32)) == b.to_bits().checked_shr(shift(32)),
@@ -239,6 +248,7 @@ pub(crate) fn service_cidr(v: &Value) -> ErrorList {
     }
     for (i, text) in all.iter().enumerate() {
         let messages = net::cidr_strict(text);
+        // The canonical form follows only for a valid CIDR; it does not exist for others.
         let fine = messages.is_empty();
         invalid_each(&mut out, &at.index(i), *text, messages);
         if let Some((ip, bits)) = net::parse_cidr(text).filter(|(ip, bits)| fine && format!("{ip}/{bits}") != *text) {
@@ -275,6 +285,7 @@ pub(crate) fn service_cidr_update(new: &Value, old: &Value) -> ErrorList {
         if now[0] != was[0] {
             out.push(FieldError::invalid(&at.index(0), now[0], IMMUTABLE));
         }
+        // Only the new entry can be invalid, but the families are a matter of both.
         out.extend(service_cidr(new));
     } else {
         out.push(FieldError::invalid(&at, cidrs.clone(), IMMUTABLE));

@@ -1,5 +1,5 @@
-//! Validation of nodes: create, update and status (`ValidateNode` and `ValidateNodeUpdate` in upstream's
-//! `pkg/apis/core/validation/validation.go`).
+//! Validation of nodes: [`node`] for create and [`node_update`] for updates, status included (`ValidateNode` and
+//! `ValidateNodeUpdate` in upstream's `pkg/apis/core/validation/validation.go`). The strategy runs both on update.
 
 use super::service::cidr_strict;
 use crate::apimachinery::codec::json;
@@ -47,6 +47,7 @@ fn annotations(out: &mut ErrorList, v: &Value) {
     }
     if let Some(text) = v.annotation(AVOID).filter(|t| !t.is_empty()) {
         match json::decode(text.as_bytes()) {
+            // `AvoidPods` is upstream's path, not the annotation's key.
             Err(why) => out.push(FieldError::invalid(&path.child("AvoidPods"), AVOID, why.to_string())),
             Ok(avoid) => {
                 for (i, entry) in avoid.get("preferAvoidPods").items().iter().enumerate() {
@@ -54,6 +55,7 @@ fn annotations(out: &mut ErrorList, v: &Value) {
                     let owner = entry.at(&["podSignature", "podController"]);
                     if owner.is_null() {
                         out.push(FieldError::required(&at, ""));
+                    // A missing flag passes; upstream dereferences the nil pointer, which panics.
                     } else if owner.get("controller").as_bool() == Some(false) {
                         let at = at.child("PodController").child("Controller");
                         out.push(FieldError::invalid(&at, false, "must point to a controller"));
@@ -76,6 +78,7 @@ fn resources(out: &mut ErrorList, v: &Value) {
 
 fn declared_features(out: &mut ErrorList, v: &Value) {
     let path = FieldPath::new("status").child("declaredFeatures");
+    // Segments after the first may start in lower case.
     let word =
         |s: &str| s.starts_with(|c: char| c.is_ascii_alphabetic()) && s.bytes().all(|c| c.is_ascii_alphanumeric());
     let all = strings(v.at(&["status", "declaredFeatures"]));
@@ -95,6 +98,7 @@ fn declared_features(out: &mut ErrorList, v: &Value) {
         if let Some(why) = why {
             out.push(FieldError::invalid(&path.index(i), *name, why));
         }
+        // Sorted lists make duplicates neighbours, so one pass finds both defects.
         match all.get(i + 1) {
             Some(next) if next == name => out.push(FieldError::duplicate(&path.index(i + 1), *next)),
             Some(next) if next < name => {
@@ -115,6 +119,7 @@ fn taints(out: &mut ErrorList, list: &Value, path: &FieldPath) {
         let (key, value, effect) = (t.str_at(&["key"]), t.str_at(&["value"]), t.str_at(&["effect"]));
         invalid_each(out, &at.child("key"), key, qualified_name(key));
         if !value.is_empty() {
+            // Joined into one error here, unlike for labels.
             let messages = label_value(value);
             if !messages.is_empty() {
                 out.push(FieldError::invalid(&at.child("value"), value, messages.join(";")));
@@ -122,6 +127,7 @@ fn taints(out: &mut ErrorList, list: &Value, path: &FieldPath) {
         }
         required_choice(out, t, "effect", &at, &["NoSchedule", "PreferNoSchedule", "NoExecute"]);
         if !seen.insert((key, effect)) {
+            // The bad value is printed like Go's internal struct, where a missing time is null.
             let added = t.get("timeAdded").as_str().map_or("null".to_owned(), quote);
             let mut e = FieldError::duplicate(&at, "");
             e.bad_value = Some(format!(
@@ -152,7 +158,13 @@ fn pod_ranges(out: &mut ErrorList, v: &Value) {
         );
         out.push(FieldError::internal(&path, format!("invalid PodCIDRs. {why}")));
     }
-    let clash = ranges.len() > 2 || (ranges.len() == 2 && family(ranges[0]) == family(ranges[1]));
+    // Two ranges are a pair only if both are valid and of different families.
+    let is_pair = |a: &str, b: &str| family(a).zip(family(b)).is_some_and(|(a, b)| a != b);
+    let clash = match ranges.as_slice() {
+        [] | [_] => false,
+        [a, b] => !is_pair(a, b),
+        _ => true,
+    };
     if clash {
         out.push(FieldError::invalid(
             &path,
@@ -173,6 +185,7 @@ pub(crate) fn node_update(new: &Value, old: &Value) -> ErrorList {
         strings(old.at(&["spec", "podCIDRs"])),
         strings(new.at(&["spec", "podCIDRs"])),
     );
+    // Routes and pod addresses derive from the ranges; they can be assigned once.
     if !was.is_empty() && was != now {
         out.push(FieldError::forbidden(
             &path.child("podCIDRs"),
@@ -234,5 +247,10 @@ mod tests {
             errors(json!({"podCIDRs": ["x"]})),
             "spec.podCIDRs[0]: Invalid value: \"x\": must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
         );
+        assert_eq!(errors(json!({"podCIDRs": ["10.0.0.0/24", "fd00::/64"]})), "[]");
+        let clash = "may specify no more than one CIDR for each IP family";
+        for pair in [json!(["x", "10.0.0.0/24"]), json!(["10.0.0.0/24", "10.0.1.0/24"])] {
+            assert!(errors(json!({"podCIDRs": (pair)})).contains(clash));
+        }
     }
 }

@@ -1,7 +1,8 @@
 //! Validation of pods and pod templates (upstream's `pkg/apis/core/validation/validation.go`).
 //!
 //! Entry points: [`pod`] and [`pod_update`] for pods, [`template`] for workloads. The submodules check one
-//! part of the spec each, except `parts` (updates of subresources), `status` and `warnings`.
+//! part of the spec each, except `parts` (updates of subresources), `gated` (updates of scheduling constraints),
+//! `status` and `warnings`.
 
 mod affinity;
 mod annotations;
@@ -15,6 +16,7 @@ mod resources;
 mod security;
 mod spec;
 mod status;
+mod tolerated;
 mod volume;
 mod warnings;
 mod windows;
@@ -32,9 +34,11 @@ pub(crate) use parts::{ephemeral_containers_update, resize};
 pub(super) use resources::{Claims, container as container_resources};
 pub(super) use spec::toleration;
 pub(crate) use status::pod_status;
+pub(super) use tolerated::Tolerated;
 pub(crate) use warnings::{deprecated_label, template as template_warnings};
 
-/// The owner of a spec. Templates skip some checks.
+/// The owner of a spec. Templates skip checks that need the pod's identity or that came too late to be applied to
+/// stored workloads.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Of<'a> {
     Pod {
@@ -51,8 +55,9 @@ pub(crate) fn pod(v: &Value) -> ErrorList {
     let mut out = ErrorList::new();
     let metadata = FieldPath::new("metadata").child("annotations");
     annotations::annotations(&mut out, v, None, &metadata);
-    out.extend(checked_spec(v));
+    out.extend(checked_spec(v, None));
     let path = FieldPath::new("spec");
+    // Ephemeral containers have a subresource, and with it a permission, of their own.
     if !v.at(&["spec", "ephemeralContainers"]).items().is_empty() {
         out.push(FieldError::forbidden(
             &path.child("ephemeralContainers"),
@@ -60,12 +65,14 @@ pub(crate) fn pod(v: &Value) -> ErrorList {
         ));
     }
     let gates = v.at(&["spec", "schedulingGates"]).items();
+    // A bound pod is never scheduled, so its gates could not have an effect.
     if !gates.is_empty() && !v.str_at(&["spec", "nodeName"]).is_empty() {
         out.push(FieldError::forbidden(
             &path.child("nodeName"),
             "cannot be set until all schedulingGates have been cleared",
         ));
     }
+    // On create only: stored pods may disagree.
     annotations::agreement(&mut out, v, &path);
     out
 }
@@ -75,13 +82,16 @@ pub(super) fn toleration_shown(t: &Value) -> String {
     go_form::compact(t, go_form::TOLERATION)
 }
 
-fn checked_spec(v: &Value) -> ErrorList {
+/// Checks a pod's spec; `old` is the stored pod.
+fn checked_spec(v: &Value, old: Option<&Value>) -> ErrorList {
     let mut out = ErrorList::new();
     let (spec, path) = (v.get("spec"), FieldPath::new("spec"));
     let mirror = !v.at(&["metadata", "annotations", annotations::MIRROR]).is_null();
     let name = v.name();
-    spec::spec(&mut out, spec, &path, Of::Pod { name, mirror });
+    let tolerated = Tolerated::by(old.map(|old| old.get("spec")));
+    spec::spec(&mut out, spec, &path, Of::Pod { name, mirror }, tolerated);
     volume::tokens(&mut out, spec, &path);
+    // Ephemeral containers check their image themselves, templates included.
     for list in ["containers", "initContainers"] {
         for (i, c) in spec.get(list).items().iter().enumerate() {
             container::image_of_pod(&mut out, c, &path.child(list).index(i));
@@ -98,11 +108,12 @@ pub(super) fn template_metadata(out: &mut ErrorList, v: &Value, path: &FieldPath
     annotations::annotations(out, v, None, &annotations);
 }
 
-/// Validates a pod template: its metadata, then the spec.
-pub(super) fn template(out: &mut ErrorList, v: &Value, path: &FieldPath) {
+/// Validates a pod template: its metadata, then the spec. `old` is the stored template.
+pub(super) fn template(out: &mut ErrorList, v: &Value, old: Option<&Value>, path: &FieldPath) {
     template_metadata(out, v, path);
     let at = path.child("spec");
-    spec::spec(out, v.get("spec"), &at, Of::Template);
+    let tolerated = Tolerated::by(old.map(|old| old.get("spec")));
+    spec::spec(out, v.get("spec"), &at, Of::Template, tolerated);
     annotations::agreement(out, v, &at);
     if !v.at(&["spec", "ephemeralContainers"]).items().is_empty() {
         out.push(FieldError::forbidden(
@@ -116,7 +127,7 @@ pub(crate) fn pod_update(new: &Value, old: &Value) -> ErrorList {
     let mut out = ErrorList::new();
     let metadata = FieldPath::new("metadata").child("annotations");
     annotations::annotations(&mut out, new, Some(old), &metadata);
-    out.extend(checked_spec(new));
+    out.extend(checked_spec(new, Some(old)));
     annotations::update(&mut out, new, old);
     let path = FieldPath::new("spec");
     for key in ["containers", "initContainers"] {
@@ -125,6 +136,7 @@ pub(crate) fn pod_update(new: &Value, old: &Value) -> ErrorList {
                 &path.child(key),
                 "pod updates may not add or remove containers",
             ));
+            // The comparisons below pair containers by position, so they need lists of equal length.
             return out;
         }
     }
@@ -138,11 +150,13 @@ pub(crate) fn pod_update(new: &Value, old: &Value) -> ErrorList {
     }
     deadline(&mut out, new, old, &path);
     let had = old.at(&["spec", "tolerations"]).items();
+    // Only the duration may change: extending it lets a pod stay longer on a tainted node.
     let bare = |t: &Value| {
         let mut t = t.clone();
         t.unset(&["tolerationSeconds"]);
         json::to_string(&t)
     };
+    // Hashed by their JSON: comparing all pairs would be quadratic in the client's list.
     let now: Seen<String> = new.at(&["spec", "tolerations"]).items().iter().map(bare).collect();
     if had.iter().any(|t| !now.contains(&bare(t))) {
         out.push(FieldError::forbidden(
@@ -164,10 +178,13 @@ pub(crate) fn pod_update(new: &Value, old: &Value) -> ErrorList {
             ));
         }
     }
+    // By the stored pod: removing the last gate in the same update still allows to change where it runs.
     let gated = !had.is_empty();
     if gated {
         gated::places(&mut out, new.get("spec"), old.get("spec"), &path);
     }
+    // Two different copies: for the comparison mutable fields are removed, but the printed diff must have every
+    // field, or its line numbers would be wrong.
     if !same(&immutable_part(new, gated), &immutable_part(old, gated)) {
         let why = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
         let (was, now) = (
@@ -189,10 +206,12 @@ fn deadline(out: &mut ErrorList, new: &Value, old: &Value, path: &FieldPath) {
             Value::Null,
             "must not update from a positive integer to nil value",
         )),
+        // Zero passes here, but not the check of the spec, which also runs.
         (_, Some(now)) if !(0..=i64::from(i32::MAX)).contains(&now) => {
             let why = "must be between 0 and 2147483647, inclusive";
             out.push(FieldError::invalid(&at, now, why));
         }
+        // A deadline can only be moved up: the kubelet may already have acted on it.
         (Some(was), Some(now)) if now > was => {
             out.push(FieldError::invalid(
                 &at,
@@ -213,6 +232,7 @@ fn with_mutable_parts_of(new: &Value, old: &Value) -> Value {
     }
     for list in ["containers", "initContainers"] {
         let was = old.at(&["spec", list]).items();
+        // The lists have equal lengths: `pod_update` has returned otherwise.
         for (c, o) in elements_mut(&mut spec, &[list]).zip(was) {
             restore(c, o, &["image"]);
         }
@@ -228,6 +248,7 @@ fn immutable_part(v: &Value, gated: bool) -> Value {
     }
     if gated {
         spec.unset(&["nodeSelector"]);
+        // Its required part has been compared by `gated::places`; preferences are free to change.
         spec.unset(&["affinity", "nodeAffinity"]);
     }
     for list in ["containers", "initContainers"] {

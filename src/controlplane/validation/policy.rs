@@ -10,6 +10,7 @@ use crate::controlplane::fields::{label_selector, optional_choice};
 pub(crate) fn budget(v: &Value) -> ErrorList {
     let mut out = ErrorList::new();
     let (spec, path) = (v.get("spec"), FieldPath::new("spec"));
+    // Setting neither is valid upstream.
     if !spec.get("minAvailable").is_null() && !spec.get("maxUnavailable").is_null() {
         let why = "minAvailable and maxUnavailable cannot be both set";
         let shown = go_form::compact(spec, go_form::BUDGET);
@@ -17,6 +18,7 @@ pub(crate) fn budget(v: &Value) -> ErrorList {
     }
     for key in ["minAvailable", "maxUnavailable"] {
         int_or_percent(&mut out, spec.get(key), &path.child(key));
+        // Counts have no such bound: the number of pods may grow.
         percentage_at_most_100(&mut out, spec.get(key), &path.child(key));
     }
     label_selector(&mut out, spec.get("selector"), &path.child("selector"));
@@ -34,6 +36,8 @@ pub(crate) fn budget_status(new: &Value, _old: &Value) -> ErrorList {
     let mut out = ErrorList::new();
     let (status, path) = (new.get("status"), FieldPath::new("status"));
     validate_conditions(status.get("conditions"), &path.child("conditions"), &mut out);
+    // The eviction subresource decides by these counts, so they are checked although a controller writes
+    // them.
     for key in ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"] {
         not_negative(&mut out, status, key, &path);
     }

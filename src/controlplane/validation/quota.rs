@@ -24,18 +24,21 @@ fn is_container_resource(name: &str) -> bool {
 
 /// True if the resource may be overcommitted, that is, have a limit greater than its request.
 pub(super) fn is_overcommitted(name: &str) -> bool {
+    // Huge pages are reserved, and extended resources are devices: neither can be shared.
     !name.starts_with("hugepages-") && (!name.contains('/') || name.contains("kubernetes.io/"))
 }
 
 /// True for an extended resource: integral, and not overcommittable.
 fn is_extended(name: &str) -> bool {
     let native = !name.contains('/') || name.contains("kubernetes.io/");
+    // Quotas count them as `requests.<name>`, so the name must stay valid with the prefix.
     !native && !name.starts_with("requests.") && qualified_name(&format!("requests.{name}")).is_empty()
 }
 
 /// Checks a quantity: not negative, and an integer for countable resources.
 pub(super) fn amount(out: &mut ErrorList, name: &str, q: &Value, at: &FieldPath) {
     let Some(n) = quantity(q) else { return };
+    // Both checks run: `-500m` pods are negative and fractional.
     if is_negative(n) {
         out.push(FieldError::invalid(at, q.clone(), NOT_NEGATIVE));
     }
@@ -54,6 +57,7 @@ pub(super) fn resource_name(out: &mut ErrorList, name: &str, at: &FieldPath) {
     let messages = qualified_name(name);
     if !messages.is_empty() {
         invalid_each(out, at, name, messages);
+    // Names with a domain are not compared with any list.
     } else if !name.contains('/') && !is_quota_resource(name) && name != "storage" {
         let why = "must be a standard resource type or fully qualified";
         out.push(FieldError::invalid(at, name, why));
@@ -64,16 +68,20 @@ pub(super) fn resource_name(out: &mut ErrorList, name: &str, at: &FieldPath) {
 pub(super) fn container_name(out: &mut ErrorList, name: &str, at: &FieldPath) {
     resource_name(out, name, at);
     if !name.contains('/') {
+        // An unknown name is reported twice: `resource_name` has other standard resources too, such as
+        // `pods`.
         if !is_container_resource(name) {
             let why = "must be a standard resource for containers";
             out.push(FieldError::invalid(at, name, why));
         }
+    // Native domains are reserved for the project and are not validated.
     } else if !name.contains("kubernetes.io/") && !is_extended(name) {
         let why = "doesn't follow extended resource name standard";
         out.push(FieldError::invalid(at, name, why));
     }
 }
 
+/// Quota resources that count objects, in whole units.
 const COUNTED: &[&str] = &[
     "pods",
     "services",
@@ -135,25 +143,30 @@ fn applies(scope: &str, resource: &str) -> bool {
         resource,
         "cpu" | "memory" | "limits.cpu" | "limits.memory" | "requests.cpu" | "requests.memory"
     );
+    // Extended resources and counts of arbitrary kinds (`count/…`) are not known to the server's scopes.
     !is_quota_resource(resource)
         || match scope {
             "BestEffort" => resource == "pods",
             "VolumeAttributesClass" => matches!(resource, "persistentvolumeclaims" | "requests.storage"),
+            // The other scopes select pods.
             _ if SCOPES.contains(&scope) => resource == "pods" || computes,
             _ => true,
         }
 }
 
-fn conflict(scopes: &[&str]) -> bool {
+/// Counts the pairs of scopes that exclude each other.
+fn conflicts(scopes: &[&str]) -> usize {
     [("Terminating", "NotTerminating"), ("BestEffort", "NotBestEffort")]
         .iter()
-        .any(|(a, b)| scopes.contains(a) && scopes.contains(b))
+        .filter(|(a, b)| scopes.contains(a) && scopes.contains(b))
+        .count()
 }
 
 pub(crate) fn resource_quota(v: &Value) -> ErrorList {
     let mut out = ErrorList::new();
     let (spec, path) = (v.get("spec"), FieldPath::new("spec"));
     amounts(&mut out, spec.get("hard"), &path.child("hard"));
+    // Shared by both ways to name scopes, `scopes` and `scopeSelector`.
     let mut unfit = InapplicableCounts::new(spec.get("hard"));
     let (scopes, at) = (strings(spec.get("scopes")), path.child("scopes"));
     // Each error contains the whole list; `push_times` formats only as many as the error list keeps.
@@ -166,9 +179,7 @@ pub(crate) fn resource_quota(v: &Value) -> ErrorList {
         }
         refuse(unfit.count(scope), "unsupported scope applied to resource");
     }
-    if conflict(&scopes) {
-        refuse(1, "conflicting scopes");
-    }
+    refuse(conflicts(&scopes), "conflicting scopes");
     selector(
         &mut out,
         spec,
@@ -216,10 +227,12 @@ fn selector(out: &mut ErrorList, spec: &Value, unfit: &mut InapplicableCounts<'_
             let shown = go_form::compact(spec.get("scopeSelector"), go_form::SCOPE_SELECTOR);
             FieldError::invalid_raw(at, shown, "unsupported scope applied to resource")
         });
+        // Only these two scopes have values: names of classes.
         let bare = SCOPES.contains(&scope) && !matches!(scope, "PriorityClass" | "VolumeAttributesClass");
         if bare && operator != "Exists" {
             out.push(FieldError::invalid(&at.child("operator"), operator, "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity"));
         }
+        // As upstream, none of these paths has the index of the expression.
         let values = e.get("values");
         match operator {
             "In" | "NotIn" if values.items().is_empty() => out.push(FieldError::required(
@@ -240,13 +253,10 @@ fn selector(out: &mut ErrorList, spec: &Value, unfit: &mut InapplicableCounts<'_
             )),
         }
     }
-    if conflict(&scopes) {
-        out.push(FieldError::invalid(
-            at,
-            spec.get("scopes").clone(),
-            "conflicting scopes",
-        ));
-    }
+    out.push_times(conflicts(&scopes), || {
+        // Upstream's bad value is `scopes`, which is usually null here.
+        FieldError::invalid(at, spec.get("scopes").clone(), "conflicting scopes")
+    });
 }
 
 /// Warns if the quota of requests exceeds the quota of limits, which can never be used up.
@@ -261,6 +271,7 @@ pub(crate) fn resource_quota_warnings(v: &Value) -> Vec<String> {
         }
         let limit = format!("limits.{name}");
         if let (Some(r), Some(l)) = (quantity(hard.get(&request)), quantity(hard.get(&limit)))
+            // Pods cannot request more than their limit, so the difference is never used.
             && r > l
         {
             out.push(format!(
@@ -330,6 +341,17 @@ mod tests {
             resource_quota_warnings(&v),
             ["ResourceQuota cpu (2) should be less than limits.cpu (1)"]
         );
+    }
+
+    #[test]
+    fn every_pair_of_conflicting_scopes_is_reported() {
+        let scopes = ["Terminating", "NotTerminating", "BestEffort", "NotBestEffort"];
+        let expressions = scopes.map(|s| json!({"scopeName": s, "operator": "Exists"}));
+        let mut v = json!({"spec": {"hard": {"pods": "5"}}});
+        v.set(&["spec", "scopes"], scopes.map(Value::from).to_vec());
+        v.set(&["spec", "scopeSelector", "matchExpressions"], expressions.to_vec());
+        let errors = resource_quota(&v);
+        assert_eq!(errors.iter().filter(|e| e.detail == "conflicting scopes").count(), 4);
     }
 
     #[test]

@@ -16,6 +16,7 @@ pub(crate) fn role(v: &Value, namespaced: bool) -> ErrorList {
         policy_rule(&mut out, rule, namespaced, &FieldPath::new("rules").index(i));
     }
     let aggregation = v.get("aggregationRule");
+    // Only ClusterRoles can aggregate.
     if !namespaced && !aggregation.is_null() {
         let at = FieldPath::new("aggregationRule").child("clusterRoleSelectors");
         let selectors = aggregation.get("clusterRoleSelectors").items();
@@ -26,6 +27,7 @@ pub(crate) fn role(v: &Value, namespaced: bool) -> ErrorList {
             ));
         }
         for (i, s) in selectors.iter().enumerate() {
+            // Upstream reports an invalid selector twice: in detail and as a whole.
             let before = out.len();
             label_selector(&mut out, s, &at.index(i));
             let bad = crate::apimachinery::selector::LabelSelector::from_object(s).is_err();
@@ -66,8 +68,10 @@ fn policy_rule(out: &mut ErrorList, rule: &Value, namespaced: bool, at: &FieldPa
                 "rules cannot apply to both regular resources and non-resource URLs",
             ));
         }
+        // A rule is about URLs or about resources; the fields of the latter are then not required.
         return;
     }
+    // The contents are free: a rule may mention resources that do not exist yet.
     if list("apiGroups").is_empty() {
         out.push(FieldError::required(
             &at.child("apiGroups"),
@@ -91,6 +95,7 @@ pub(crate) fn binding(v: &Value, namespaced: bool) -> ErrorList {
         out.push(FieldError::not_supported(&at.child("apiGroup"), group, &[GROUP]));
     }
     let kinds: &[&str] = if namespaced {
+        // A ClusterRoleBinding cannot grant a Role, which exists in one namespace only.
         &["Role", "ClusterRole"]
     } else {
         &["ClusterRole"]
@@ -123,6 +128,7 @@ fn subject(out: &mut ErrorList, s: &Value, namespaced: bool, at: &FieldPath) {
             if !group.is_empty() {
                 out.push(FieldError::not_supported(&at.child("apiGroup"), group, &[""]));
             }
+            // A RoleBinding may leave it out; such a subject never matches.
             if !namespaced && s.str_at(&["namespace"]).is_empty() {
                 out.push(FieldError::required(&at.child("namespace"), ""));
             }
@@ -143,6 +149,7 @@ fn subject(out: &mut ErrorList, s: &Value, namespaced: bool, at: &FieldPath) {
 pub(crate) fn binding_update(new: &Value, old: &Value, namespaced: bool) -> ErrorList {
     let mut out = binding(new, namespaced);
     let r = new.get("roleRef");
+    // Otherwise whoever may update a binding could turn it into one of a stronger role.
     if r != old.get("roleRef") {
         // The bad value is printed like upstream's internal struct.
         let shown = format!(

@@ -23,7 +23,10 @@ pub(crate) fn class(v: &Value) -> ErrorList {
         pod::container_resources(
             &mut out,
             &as_limits,
+            // There is no pod whose claims could be referred to.
             &pod::Claims::default(),
+            // The overhead of a stored class is immutable, and upstream checks it strictly.
+            pod::Tolerated::default(),
             &FieldPath::new("overhead"),
         );
     }
@@ -34,6 +37,7 @@ pub(crate) fn class(v: &Value) -> ErrorList {
     for (i, t) in all.iter().enumerate() {
         pod::toleration(&mut out, t, &at.index(i));
     }
+    // Without `tolerationSeconds`: tolerations that differ only in the duration contradict each other.
     let what = |t: &Value| ["key", "operator", "value", "effect"].map(|k| t.str_at(&[k]).to_owned());
     let mut seen = Seen::new();
     for (i, t) in all.iter().enumerate() {

@@ -19,11 +19,13 @@ use crate::controlplane::fields::{
 };
 use crate::interrupt::checkpoint;
 
+/// Deprecated name of [`MODE`].
 const HINTS: &str = "service.kubernetes.io/topology-aware-hints";
 const MODE: &str = "service.kubernetes.io/topology-mode";
 
 pub(crate) fn is_headless(service: &Value) -> bool {
     let spec = service.get("spec");
+    // The list decides; `clusterIP` alone only counts before the strategy has derived the list from it.
     let first = spec.get("clusterIPs").items().first().and_then(Value::as_str);
     first == Some("None") || (first.is_none() && spec.str_at(&["clusterIP"]) == "None")
 }
@@ -46,6 +48,7 @@ pub(crate) fn service(v: &Value, old: Option<&Value>) -> ErrorList {
     }
     let ports = spec.get("ports").items();
     let kind = spec.str_at(&["type"]);
+    // Without a virtual IP or proxying, ports are only documentation.
     if ports.is_empty() && !is_headless(v) && kind != "ExternalName" {
         out.push(FieldError::required(&path.child("ports"), ""));
     }
@@ -62,6 +65,7 @@ pub(crate) fn service(v: &Value, old: Option<&Value>) -> ErrorList {
     }
     validation::meta::validate_labels(spec.get("selector"), &path.child("selector"), &mut out);
     affinity(&mut out, spec, &path);
+    // Between affinity and external IPs, where upstream has it.
     out.extend(cluster_ips::related_fields(v, old));
     let had = old.map_or(&[][..], |o| o.at(&["spec", "externalIPs"]).items());
     let had: Seen<&str> = had.iter().filter_map(Value::as_str).collect();
@@ -73,12 +77,14 @@ pub(crate) fn service(v: &Value, old: Option<&Value>) -> ErrorList {
         } else {
             net::ip_strict(ip)
         };
+        // The ranges are checked even for addresses that are already stored.
         if messages.is_empty() {
             non_special_ip(&mut out, &at, ip);
         } else {
             invalid_each(&mut out, &at, ip, messages);
         }
     }
+    // Late, as upstream: the checks above have treated an unknown type as none.
     required_choice(
         &mut out,
         spec,
@@ -117,6 +123,7 @@ fn by_type(out: &mut ErrorList, v: &Value, kind: &str, path: &FieldPath) {
             }
             let at = path.child("externalName");
             let name = spec.str_at(&["externalName"]);
+            // One trailing dot marks an absolute name.
             required_valid(out, &at, name.strip_suffix('.').unwrap_or(name), dns1123_subdomain);
         }
         _ => {}
@@ -126,6 +133,7 @@ fn by_type(out: &mut ErrorList, v: &Value, kind: &str, path: &FieldPath) {
 fn service_port<'a>(out: &mut ErrorList, port: &'a Value, many: bool, names: &mut Seen<&'a str>, path: &FieldPath) {
     checkpoint();
     match port.str_at(&["name"]) {
+        // EndpointSlices and Ingresses refer to ports by name if there are several.
         "" if many => out.push(FieldError::required(&path.child("name"), "")),
         "" => {}
         name => {
@@ -168,6 +176,7 @@ fn affinity(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
                 let at = at_client.child("timeoutSeconds");
                 match n {
                     None => out.push(FieldError::required(&at, why)),
+                    // A day at most; the limit itself is valid, despite the message.
                     Some(n) if n <= 0 || n > 86400 => out.push(FieldError::invalid(
                         &at,
                         n,
@@ -189,6 +198,7 @@ fn affinity(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
 
 fn port_conflicts(out: &mut ErrorList, ports: &[Value], kind: &str, path: &FieldPath) {
     let number = |p: &Value, key: &str| p.get(key).as_i64().unwrap_or(0);
+    // The strategy clears node ports that were allocated earlier; one that is left was asked for.
     if kind == "ClusterIP" {
         for (i, _) in ports.iter().enumerate().filter(|(_, p)| number(p, "nodePort") != 0) {
             out.push(FieldError::forbidden(
@@ -199,6 +209,7 @@ fn port_conflicts(out: &mut ErrorList, ports: &[Value], kind: &str, path: &Field
     }
     let mut node_ports: Seen<(&str, i64)> = Seen::new();
     for (i, p) in ports.iter().enumerate() {
+        // The same number may serve several protocols.
         let key = (p.str_at(&["protocol"]), number(p, "nodePort"));
         if key.1 == 0 {
             continue;
@@ -236,6 +247,7 @@ pub(crate) fn service_status(new: &Value, old: &Value) -> ErrorList {
             &path,
             "may only be used when `spec.type` is 'LoadBalancer'",
         ));
+        // The entries themselves are not checked any more, as upstream.
         return out;
     }
     let had = old.at(&["status", "loadBalancer", "ingress"]).items().iter();
@@ -247,6 +259,7 @@ pub(crate) fn service_status(new: &Value, old: &Value) -> ErrorList {
             invalid_each(&mut out, &at.child("ip"), ip, net::ip_strict(ip));
         }
         let mode = e.get("ipMode");
+        // Normally set by defaulting.
         if !ip.is_empty() && mode.is_null() {
             out.push(FieldError::required(
                 &at.child("ipMode"),

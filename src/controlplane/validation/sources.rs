@@ -61,12 +61,14 @@ pub(super) fn source(out: &mut ErrorList, holder: &Value, key: &str, path: &Fiel
         "gcePersistentDisk" => path.child("persistentDisk"),
         _ => path.child(key),
     };
+    // Missing fields come first for every source; upstream checks most of them in this order as well.
     for (_, field) in REQUIRED.iter().filter(|(s, _)| *s == key) {
         if v.str_at(&[field]).is_empty() {
             out.push(FieldError::required(&at.child(field), ""));
         }
     }
     match key {
+        // `Forbidden` for a malformed amount, and the capital letter, are upstream's.
         "emptyDir" if quantity(v.get("sizeLimit")).is_some_and(is_negative) => {
             let why = "SizeLimit field must be a valid resource quantity";
             out.push(FieldError::forbidden(&at.child("sizeLimit"), why));
@@ -82,6 +84,8 @@ pub(super) fn source(out: &mut ErrorList, holder: &Value, key: &str, path: &Fiel
         "fc" => network::fibre_channel(out, v, at),
         "quobyte" => network::quobyte(out, v, at),
         "flocker" => network::flocker(out, v, at),
+        // Only PersistentVolumes, which have no namespace of their own, can refer to Endpoints in another
+        // one.
         "glusterfs" if owner.persists() => network::gluster_namespace(out, v, at),
         "rbd" | "cephfs" => {
             if v.get("monitors").items().is_empty() {
@@ -103,6 +107,7 @@ pub(super) fn source(out: &mut ErrorList, holder: &Value, key: &str, path: &Fiel
         "gcePersistentDisk" => disks::google(out, v, at),
         "awsElasticBlockStore" => disks::partition(out, v, at),
         "azureDisk" => disks::azure(out, v, at),
+        // Absent means the claim's namespace; only an explicit empty string is an error.
         "azureFile" if owner.persists() && v.get("secretNamespace").as_str() == Some("") => {
             out.push(FieldError::required(&at.child("secretNamespace"), ""));
         }
@@ -114,6 +119,7 @@ pub(super) fn source(out: &mut ErrorList, holder: &Value, key: &str, path: &Fiel
 }
 
 fn host_path(out: &mut ErrorList, v: &Value, at: &FieldPath) {
+    // Reported as missing by `source`; upstream stops here as well.
     if v.str_at(&["path"]).is_empty() {
         return;
     }
@@ -151,6 +157,8 @@ fn secret(out: &mut ErrorList, v: &Value, at: &FieldPath, owner: SourceOwner<'_>
 fn flex_options(out: &mut ErrorList, v: &Value, at: &FieldPath) {
     let options = v.get("options").as_object();
     for key in options.into_iter().flat_map(|m| m.keys()) {
+        // With a leading dot, so that both the domain itself and its subdomains match, but not
+        // `mykubernetes.io`.
         let domain = format!(".{}", key.split_once('/').map_or(key, |(d, _)| d).to_lowercase());
         if domain.ends_with(".kubernetes.io") || domain.ends_with(".k8s.io") {
             let why = "kubernetes.io and k8s.io namespaces are reserved";
@@ -168,6 +176,7 @@ fn csi(out: &mut ErrorList, v: &Value, at: &FieldPath, owner: SourceOwner<'_>) {
         for key in [
             "controllerPublishSecretRef",
             "controllerExpandSecretRef",
+            // `nodeStageSecretRef` is missing here, as upstream.
             "nodePublishSecretRef",
             "nodeExpandSecretRef",
         ] {
@@ -194,6 +203,7 @@ fn csi(out: &mut ErrorList, v: &Value, at: &FieldPath, owner: SourceOwner<'_>) {
             &at.child("nodePublishSecretRef").child("name"),
             "",
         )),
+        // The path lacks `nodePublishSecretRef`, as upstream.
         name => invalid_each(out, &at.child("name"), name, dns1123_subdomain(name)),
     }
 }
@@ -205,6 +215,7 @@ fn ephemeral(out: &mut ErrorList, v: &Value, at: &FieldPath) {
         return;
     }
     claim_metadata(out, template.get("metadata"), &at.child("metadata"));
+    // No old spec: the volumes of a pod are immutable, so there is nothing to tolerate.
     claims::claim_spec(out, template.get("spec"), &at.child("spec"), &Value::Null);
 }
 

@@ -1,7 +1,8 @@
-//! Validation of StatefulSets (upstream's `pkg/apis/apps/validation`).
+//! Validation of StatefulSets (`ValidateStatefulSet*` in upstream's `pkg/apis/apps/validation`). That a new name is
+//! a DNS label is left to the strategy.
 
 use super::common::not_negative;
-use super::workloads::{always, collisions, finds, mismatch, parts_of_replicas, required_selector};
+use super::workloads::{always, collisions, finds, mismatch, parts_of_replicas, required_selector, stored_template};
 use super::{claims, go_form, pod};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::dns1123_label;
@@ -9,9 +10,10 @@ use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{Seen, invalid_each, same};
 
 pub(crate) fn create(v: &Value) -> ErrorList {
-    let mut out = spec(v);
+    let mut out = spec(v, None, true);
     let path = FieldPath::new("spec");
     let claims = v.at(&["spec", "volumeClaimTemplates"]).items();
+    // On create only: the templates are immutable, and stored ones may break later rules.
     for (i, c) in claims.iter().enumerate() {
         let at = path.child("volumeClaimTemplates").index(i).child("spec");
         claims::claim_spec(&mut out, c.get("spec"), &at, &Value::Null);
@@ -23,7 +25,8 @@ pub(crate) fn create(v: &Value) -> ErrorList {
     out
 }
 
-fn spec(v: &Value) -> ErrorList {
+/// Checks the spec; of the template, unless `checks_pods`, only what concerns the set and the metadata.
+fn spec(v: &Value, old: Option<&Value>, checks_pods: bool) -> ErrorList {
     let mut out = ErrorList::new();
     let (spec, path) = (v.get("spec"), FieldPath::new("spec"));
     match spec.str_at(&["podManagementPolicy"]) {
@@ -51,15 +54,19 @@ fn spec(v: &Value) -> ErrorList {
         not_negative(&mut out, spec, key, &path);
     }
     not_negative(&mut out, spec.get("ordinals"), "start", &path.child("ordinals"));
+    // An empty message for an unparsable selector, as upstream. The template is not checked then.
     if let Some(selector) = required_selector(&mut out, spec, &path, "statefulset", "") {
         let (template, at) = (spec.get("template"), path.child("template"));
         if !finds(&selector, spec.get("selector"), template) {
             mismatch(&mut out, template, &at);
         }
-        pod::template(&mut out, &with_claims(spec), &at);
+        if checks_pods {
+            pod::template(&mut out, &with_claims(spec), stored_template(old), &at);
+        }
         // As upstream, the template's labels and annotations are checked a second time.
         pod::template_metadata(&mut out, template, &at);
     }
+    // Outside of the condition above: checked even if the selector is unparsable.
     always(&mut out, spec.get("template"), &path.child("template"), "StatefulSet");
     out
 }
@@ -78,11 +85,13 @@ fn with_claims(spec: &Value) -> Value {
     let mut names = Seen::new();
     let mut all = Vec::new();
     for name in claims.iter().map(|c| c.str_at(&["metadata", "name"])) {
+        // A repeated template would otherwise be reported as a duplicate volume.
         if names.insert(name) {
             all.push(crate::json!({"name": name, "persistentVolumeClaim": {"claimName": name}}));
         }
     }
     let own = template.at(&["spec", "volumes"]).items().iter();
+    // Claims replace volumes of the same name, as the controller does.
     all.extend(own.filter(|v| !names.contains(&v.str_at(&["name"]))).cloned());
     template.set(&["spec", "volumes"], all);
     template
@@ -99,6 +108,7 @@ fn strategy(out: &mut ErrorList, v: &Value, path: &FieldPath) {
                 out.push(FieldError::invalid_raw(&at, shown, why));
             }
         }
+        // Without `rollingUpdate` there is nothing to check: it is optional here, unlike for Deployments.
         "RollingUpdate" => not_negative(out, rolling, "partition", &at),
         _ => out.push(FieldError::invalid_raw(
             path,
@@ -120,7 +130,10 @@ const MUTABLE: [&str; 7] = [
 ];
 
 pub(crate) fn update(new: &Value, old: &Value) -> ErrorList {
-    let mut out = spec(new);
+    // Older releases of upstream did not validate the pods of the template, so stored ones may be invalid. As
+    // upstream, any error in the stored spec disables the check.
+    let was_valid = spec(old, Some(old), true).is_empty();
+    let mut out = spec(new, Some(old), was_valid);
     let rest = |v: &Value| {
         let mut spec = v.get("spec").clone();
         for key in MUTABLE {
@@ -128,6 +141,7 @@ pub(crate) fn update(new: &Value, old: &Value) -> ErrorList {
         }
         spec
     };
+    // Mutable members are removed before the comparison, so a field that the API gains later is immutable at first.
     if !same(&rest(new), &rest(old)) {
         out.push(FieldError::forbidden(
             &FieldPath::new("spec"),
@@ -204,6 +218,18 @@ mod tests {
             v.set(path, value);
             assert_eq!(aggregate(&create(&v)), want);
         }
+    }
+
+    #[test]
+    fn pods_are_not_checked_if_the_stored_set_is_invalid() {
+        let dns = ["spec", "template", "spec", "dnsPolicy"];
+        let mut new = valid();
+        new.set(&dns, "X");
+        let want = "spec.template.spec.dnsPolicy: Unsupported value: \"X\"";
+        assert!(aggregate(&update(&new, &valid())).starts_with(want));
+        let mut old = valid();
+        old.set(&dns, "Y");
+        assert_eq!(aggregate(&update(&new, &old)), "[]");
     }
 
     #[test]

@@ -23,6 +23,7 @@ fn provisioner(out: &mut ErrorList, text: &str, at: &FieldPath) {
     if text.is_empty() {
         out.push(FieldError::required(at, ""));
     } else {
+        // The bad value is the lowered name, as upstream.
         let text = text.to_lowercase();
         let messages = qualified_name(&text);
         invalid_each(out, at, text.as_str(), messages);
@@ -33,7 +34,9 @@ fn parameters(out: &mut ErrorList, v: &Value, may_be_empty: bool) {
     let at = FieldPath::new("parameters");
     let map = v.get("parameters").as_object();
     let count = map.map_or(0, |m| m.len());
+    // Limits of upstream's API: parameters are passed to the driver with every volume.
     if count > 512 {
+        // `TooLong`, although it is a number of entries: upstream's choice.
         out.push(FieldError::too_long(&at, 512));
         return;
     }
@@ -91,6 +94,7 @@ fn topologies(out: &mut ErrorList, terms: &[Value]) {
                     out.push(FieldError::duplicate(&at.child("values").index(k), value));
                 }
             }
+            // Sorted, so that terms compare equal regardless of the order of their values.
             values.sort_unstable();
             invalid_each(out, &at.child("key"), key, qualified_name(key));
             if places.insert(key, values).is_some() {
@@ -102,6 +106,7 @@ fn topologies(out: &mut ErrorList, terms: &[Value]) {
         // always a duplicate.
         let empty = if places.is_empty() { terms.len() } else { 0 };
         let before = seen.entry(places).or_default();
+        // One error per equal term before this one, as upstream's pairwise comparison gives, in linear time.
         out.push_times(empty + *before, || FieldError::duplicate(&at, ""));
         *before += 1;
     }
@@ -121,6 +126,7 @@ pub(crate) fn storage_class_warnings(v: &Value) -> Vec<String> {
 
 pub(crate) fn storage_class_update(new: &Value, old: &Value) -> ErrorList {
     let mut out = storage_class(new);
+    // Existing volumes were provisioned with these; a changed class would misdescribe them.
     for key in ["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"] {
         immutable(&mut out, new, old, &[key], &FieldPath::new(key));
     }
@@ -167,6 +173,7 @@ pub(crate) fn csi_driver(v: &Value) -> ErrorList {
         let (at, audience) = (at.index(i), t.str_at(&["audience"]));
         if !audiences.insert(audience) {
             out.push(FieldError::duplicate(&at.child("audience"), audience));
+            // Upstream does not look at the rest of a duplicate.
             continue;
         }
         let at = at.child("expirationSeconds");
@@ -189,6 +196,7 @@ pub(crate) fn csi_driver(v: &Value) -> ErrorList {
     for mode in spec.get("volumeLifecycleModes").items() {
         let mode = mode.as_str().unwrap_or("");
         if !matches!(mode, "Persistent" | "Ephemeral") {
+            // As upstream, the path has no index.
             out.push(FieldError::not_supported(&at, mode, &["Persistent", "Ephemeral"]));
         }
     }
@@ -204,6 +212,7 @@ pub(crate) fn csi_driver(v: &Value) -> ErrorList {
             "must be greater than or equal to 10 seconds",
         ));
     }
+    // A pointer upstream, so `false` counts as set.
     let in_secrets = spec.get("serviceAccountTokenInSecrets");
     if !in_secrets.is_null() && spec.get("tokenRequests").items().is_empty() {
         let at = path.child("serviceAccountTokenInSecrets");
@@ -231,6 +240,7 @@ pub(crate) fn csi_driver_update(new: &Value, old: &Value) -> ErrorList {
 
 pub(crate) fn csi_driver_warnings(new: &Value, old: Option<&Value>) -> Vec<String> {
     let requests = new.at(&["spec", "tokenRequests"]);
+    // Warns only about what this write decides, not about every update of the driver.
     let unchanged = old.is_some_and(|o| same(o.at(&["spec", "tokenRequests"]), requests));
     let unset = new.at(&["spec", "serviceAccountTokenInSecrets"]).is_null();
     let text = "spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to prevent possible logging of tokens in volume attributes";
@@ -258,11 +268,13 @@ pub(crate) fn csi_node(v: &Value) -> ErrorList {
             }
             _ => {}
         }
+        // Before the duplicate name, as upstream.
         not_negative(&mut out, d.get("allocatable"), "count", &at.child("allocatable"));
         if !names.insert(name) {
             out.push(FieldError::duplicate(&at.child("name"), name));
         }
         let mut keys = Seen::new();
+        // All problems of keys are reported at the driver, as upstream.
         for key in d.get("topologyKeys").items() {
             let key = key.as_str().unwrap_or("");
             if key.is_empty() {
@@ -288,6 +300,7 @@ pub(crate) fn csi_node_update(new: &Value, old: &Value) -> ErrorList {
     let mut out = csi_node(new);
     let bare = |d: &Value| {
         let mut d = d.clone();
+        // Drivers adjust it while they run (`MutableCSINodeAllocatableCount`).
         d.unset(&["allocatable"]);
         d
     };
@@ -310,6 +323,7 @@ pub(crate) fn csi_storage_capacity(v: &Value) -> ErrorList {
     let mut out = ErrorList::new();
     label_selector(&mut out, v.get("nodeTopology"), &FieldPath::new("nodeTopology"));
     let class = v.str_at(&["storageClassName"]);
+    // An empty name gets the message about subdomains, not `Required`.
     invalid_each(
         &mut out,
         &FieldPath::new("storageClassName"),
@@ -363,12 +377,14 @@ pub(crate) fn volume_attachment(v: &Value) -> ErrorList {
             &at.child("persistentVolumeName"),
             "must specify non empty persistentVolumeName",
         )),
+        // Both: neither is validated in depth.
         (inline, name) if !inline.is_null() && !name.is_null() => out.push(FieldError::forbidden(&at, why)),
         (Value::Null, _) => {}
         (inline, _) => super::volumes::inline_volume(&mut out, inline, &at.child("inlineVolumeSpec")),
     }
     let node = spec.str_at(&["nodeName"]);
     invalid_each(&mut out, &path.child("nodeName"), node, dns1123_subdomain(node));
+    // On create the strategy has cleared it; on update it is validated with the rest.
     attachment_status(&mut out, v.get("status"));
     if let Some(name) = source.get("persistentVolumeName").as_str() {
         let at = at.child("persistentVolumeName");
@@ -396,6 +412,7 @@ fn attachment_status(out: &mut ErrorList, status: &Value) {
             // Upstream reports the limit of the metadata here instead of 1024.
             out.push(FieldError::too_long(&at.child("message"), MAX));
         }
+        // The upper bound holds for any 32-bit integer, which decoding has ensured.
         if let Some(n) = e.get("errorCode").as_i64().filter(|n| *n < 0) {
             let why = "must be between 0 and 2147483647, inclusive";
             out.push(FieldError::invalid(&at.child("errorCode"), n, why));

@@ -1,4 +1,5 @@
-//! Validation of PersistentVolumes, and of volume specs embedded elsewhere.
+//! Validation of PersistentVolumes, and of the volume specs embedded in VolumeAttachments
+//! (`ValidatePersistentVolumeSpec` upstream). Sources are in `sources`, fields shared with claims in `claims`.
 
 use super::claims::{access_modes, amount, class_name, class_warning, positive, volume_mode};
 use super::go_form;
@@ -42,6 +43,7 @@ pub(crate) fn persistent_volume(v: &Value) -> ErrorList {
     access_modes(&mut out, spec, &path, "");
     capacity(&mut out, spec.get("capacity"), &path.child("capacity"));
     let policy = spec.str_at(&["persistentVolumeReclaimPolicy"]);
+    // Empty is valid only for specs that were not defaulted, such as inline ones.
     if !matches!(policy, "" | "Delete" | "Recycle" | "Retain") {
         out.push(FieldError::not_supported(
             &path.child("persistentVolumeReclaimPolicy"),
@@ -66,6 +68,7 @@ pub(crate) fn persistent_volume(v: &Value) -> ErrorList {
         } else {
             invalid_each(&mut out, &at, class, dns1123_subdomain(class));
         }
+        // Only CSI drivers can modify volumes.
         if spec.get("csi").is_null() {
             out.push(FieldError::required(
                 &path.child("csi"),
@@ -82,6 +85,7 @@ fn capacity(out: &mut ErrorList, capacity: &Value, at: &FieldPath) {
     }
     let count = capacity.as_object().map_or(0, |m| m.len());
     if count != 1 || capacity.get("storage").is_null() {
+        // An absent map is null in the message, in addition to `Required` above.
         let mut e = FieldError::not_supported(at, Value::Null, &["storage"]);
         if count > 0 {
             e.bad_value = Some(show(capacity));
@@ -96,6 +100,7 @@ fn capacity(out: &mut ErrorList, capacity: &Value, at: &FieldPath) {
 
 /// Rejects `Recycle` for a `hostPath` of `/`, which would erase the node's root.
 fn recycled_root(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
+    // As Go's `path.Clean`, for paths without backsteps, which are refused anyway.
     let root = |path: &str| path.starts_with('/') && path.split('/').all(|p| matches!(p, "" | "."));
     let recycled = spec.str_at(&["persistentVolumeReclaimPolicy"]) == "Recycle";
     if recycled && root(spec.str_at(&["hostPath", "path"])) {
@@ -114,6 +119,8 @@ pub(super) fn inline_volume(out: &mut ErrorList, spec: &Value, path: &FieldPath)
             out.push(FieldError::forbidden(&path.child(key), NOT_INLINE));
         }
     };
+    // An inline volume is never bound: these fields belong to PersistentVolumes. One by one between the other
+    // checks, in upstream's order.
     forbid_set(out, "claimRef");
     forbid_set(out, "capacity");
     if spec.get("csi").is_null() {
@@ -140,12 +147,14 @@ fn source(out: &mut ErrorList, spec: &Value, path: &FieldPath, name: &str) {
     for (i, key) in sources.iter().enumerate() {
         // As upstream, a flex volume is not reported as a second source.
         if i > 0 && **key != "flexVolume" {
+            // The capital letters are upstream's.
             let field = if **key == "cephfs" { "cephFS" } else { key };
             let why = "may not specify more than 1 volume type";
             out.push(FieldError::forbidden(&path.child(field), why));
             continue;
         }
         sources::source(out, spec, key, path, SourceOwner::Persistent(name));
+        // The scheduler could not find out on which node the data is.
         if **key == "local" && spec.get("nodeAffinity").is_null() {
             let why = "Local volume requires node affinity";
             out.push(FieldError::required(&path.child("nodeAffinity"), why));
@@ -166,6 +175,7 @@ pub(crate) fn persistent_volume_update(new: &Value, old: &Value) -> ErrorList {
     if !was.get("csi").is_null() && was.at(&secret).is_null() {
         now.unset(&secret);
     }
+    // Source by source: the spec holds other fields beside them.
     if SOURCES.iter().any(|s| was.get(s) != now.get(s)) {
         let difference = go_form::difference(was, &now, go_form::PERSISTENT);
         out.push(FieldError::forbidden(
@@ -175,6 +185,7 @@ pub(crate) fn persistent_volume_update(new: &Value, old: &Value) -> ErrorList {
     }
     let (mode, affinity) = (["spec", "volumeMode"], ["spec", "nodeAffinity"]);
     if new.at(&mode) != old.at(&mode) {
+        // Upstream's paths of this and the next field lack `spec`.
         let at = FieldPath::new("volumeMode");
         out.push(FieldError::invalid(&at, new.at(&mode).clone(), IMMUTABLE));
     }
@@ -234,6 +245,7 @@ pub(crate) fn persistent_volume_warnings(v: &Value) -> Vec<String> {
 
 /// Checks the reclaim policy of a StorageClass.
 pub(super) fn reclaim_policy(out: &mut ErrorList, v: &Value) {
+    // Unlike for volumes, `Recycle` is not supported.
     if !v.str_at(&["reclaimPolicy"]).is_empty() {
         optional_choice(out, v, "reclaimPolicy", &FieldPath::default(), &["Delete", "Retain"]);
     }

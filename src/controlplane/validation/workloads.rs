@@ -10,14 +10,27 @@ use crate::controlplane::fields::{IMMUTABLE, label_selector, same};
 
 pub(crate) fn pod_template(v: &Value) -> ErrorList {
     let mut out = ErrorList::new();
-    pod::template(&mut out, v.get("template"), &FieldPath::new("template"));
+    pod::template(&mut out, v.get("template"), None, &FieldPath::new("template"));
     out
+}
+
+pub(crate) fn pod_template_update(new: &Value, old: &Value) -> ErrorList {
+    let mut out = ErrorList::new();
+    let (template, was) = (new.get("template"), old.get("template"));
+    pod::template(&mut out, template, Some(was), &FieldPath::new("template"));
+    out
+}
+
+/// The template of a stored workload, from which its update may have kept what is invalid by now.
+pub(super) fn stored_template(old: Option<&Value>) -> Option<&Value> {
+    old.map(|old| old.at(&["spec", "template"]))
 }
 
 pub(super) fn mismatch(out: &mut ErrorList, template: &Value, at: &FieldPath) {
     out.push(FieldError::invalid_raw(
         &at.child("metadata").child("labels"),
         match template.at(&["metadata", "labels"]) {
+            // Upstream prints a nil map.
             v if v.is_empty_value() => "null".to_owned(),
             v => show(v),
         },
@@ -25,7 +38,8 @@ pub(super) fn mismatch(out: &mut ErrorList, template: &Value, at: &FieldPath) {
     ));
 }
 
-/// Checks the template of a kind whose pods run indefinitely: restart policy `Always`, no deadline.
+/// Checks the template of a kind whose pods run indefinitely: restart policy `Always`, no deadline. `kind` is used in
+/// the message.
 pub(super) fn always(out: &mut ErrorList, template: &Value, at: &FieldPath, kind: &str) {
     let spec = at.child("spec");
     let policy = template.str_at(&["spec", "restartPolicy"]);
@@ -68,6 +82,7 @@ pub(super) fn required_selector(
         out.push(FieldError::required(&at, ""));
     } else {
         label_selector(out, selector, &at);
+        // It would select every pod of the namespace.
         if selector.get("matchLabels").is_empty_value() && selector.get("matchExpressions").is_empty_value() {
             let why = format!("empty selector is invalid for {kind}");
             out.push(FieldError::invalid_raw(&at, shown_selector(selector), why));
@@ -85,6 +100,7 @@ pub(super) fn required_selector(
 /// True if the selector matches the template's labels. An empty selector is reported by
 /// [`required_selector`].
 pub(super) fn finds(selector: &LabelSelector, raw: &Value, template: &Value) -> bool {
+    // A null selector matches nothing, unlike an empty one: upstream's `LabelSelectorAsSelector`.
     if raw.is_null() {
         return false;
     }
@@ -92,19 +108,34 @@ pub(super) fn finds(selector: &LabelSelector, raw: &Value, template: &Value) -> 
 }
 
 /// Checks the template of a Deployment or ReplicaSet against its selector.
-fn replica_template(out: &mut ErrorList, spec: &Value, path: &FieldPath, selector: &LabelSelector) {
+fn replica_template(
+    out: &mut ErrorList,
+    spec: &Value,
+    old: Option<&Value>,
+    path: &FieldPath,
+    selector: &LabelSelector,
+) {
     let (template, at) = (spec.get("template"), path.child("template"));
     if !finds(selector, spec.get("selector"), template) {
         mismatch(out, template, &at);
     }
-    pod::template(out, template, &at);
+    pod::template(out, template, stored_template(old), &at);
     always(out, template, &at, "ReplicaSet");
 }
 
 pub(crate) fn replication_controller(v: &Value) -> ErrorList {
+    checked_controller(v, None)
+}
+
+pub(crate) fn replication_controller_update(new: &Value, old: &Value) -> ErrorList {
+    checked_controller(new, Some(old))
+}
+
+fn checked_controller(v: &Value, old: Option<&Value>) -> ErrorList {
     let mut out = ErrorList::new();
     let (spec, path) = (v.get("spec"), FieldPath::new("spec"));
     not_negative(&mut out, spec, "minReadySeconds", &path);
+    // A plain map, not a `LabelSelector`: this kind predates the latter.
     let selector = LabelSelector::from_map(spec.get("selector"));
     if spec.get("selector").is_empty_value() {
         out.push(FieldError::required(&path.child("selector"), ""));
@@ -118,17 +149,21 @@ pub(crate) fn replication_controller(v: &Value) -> ErrorList {
     if !selector.is_everything() && !selector.matches_map(template.at(&["metadata", "labels"])) {
         mismatch(&mut out, template, &at);
     }
-    pod::template(&mut out, template, &at);
+    pod::template(&mut out, template, stored_template(old), &at);
     always(&mut out, template, &at, "ReplicationController");
     out
 }
 
 pub(crate) fn deployment(v: &Value) -> ErrorList {
+    checked_deployment(v, None)
+}
+
+fn checked_deployment(v: &Value, old: Option<&Value>) -> ErrorList {
     let mut out = ErrorList::new();
     let (spec, path) = (v.get("spec"), FieldPath::new("spec"));
     not_negative(&mut out, spec, "replicas", &path);
     if let Some(selector) = required_selector(&mut out, spec, &path, "deployment", "invalid label selector") {
-        replica_template(&mut out, spec, &path, &selector);
+        replica_template(&mut out, spec, old, &path, &selector);
     }
     deployment_strategy(&mut out, spec.get("strategy"), &path.child("strategy"));
     for key in ["minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"] {
@@ -136,6 +171,7 @@ pub(crate) fn deployment(v: &Value) -> ErrorList {
     }
     let number = |key: &str| spec.get(key).as_i64();
     if let Some(deadline) = number("progressDeadlineSeconds")
+        // Otherwise the rollout would fail before any new pod could count as available.
         && deadline <= number("minReadySeconds").unwrap_or(0)
     {
         out.push(FieldError::invalid(
@@ -164,10 +200,12 @@ fn deployment_strategy(out: &mut ErrorList, v: &Value, path: &FieldPath) {
             let at_unavailable = at.child("maxUnavailable");
             int_or_percent(out, unavailable, &at_unavailable);
             int_or_percent(out, surge, &at.child("maxSurge"));
+            // The rollout could neither remove an old pod nor add a new one.
             if is_zero_or_absent(unavailable) && is_zero_or_absent(surge) {
                 let why = "may not be 0 when `maxSurge` is 0";
                 out.push(FieldError::invalid(&at_unavailable, unavailable.clone(), why));
             }
+            // Unlike the surge: no more than all pods can be unavailable.
             percentage_at_most_100(out, unavailable, &at_unavailable);
         }
         _ => out.push(not_supported_raw(
@@ -192,32 +230,36 @@ fn same_selector(out: &mut ErrorList, new: &Value, old: &Value) {
 }
 
 pub(crate) fn deployment_update(new: &Value, old: &Value) -> ErrorList {
-    let mut out = deployment(new);
+    let mut out = checked_deployment(new, Some(old));
     same_selector(&mut out, new, old);
     out
 }
 
 pub(crate) fn replica_set(v: &Value) -> ErrorList {
+    checked_replica_set(v, None)
+}
+
+fn checked_replica_set(v: &Value, old: Option<&Value>) -> ErrorList {
     let mut out = ErrorList::new();
     let (spec, path) = (v.get("spec"), FieldPath::new("spec"));
     for key in ["replicas", "minReadySeconds"] {
         not_negative(&mut out, spec, key, &path);
     }
-    // Upstream says `deployment` for ReplicaSets too.
+    // Upstream's message has `deployment` for ReplicaSets too.
     if let Some(selector) = required_selector(&mut out, spec, &path, "deployment", "invalid label selector") {
-        replica_template(&mut out, spec, &path, &selector);
+        replica_template(&mut out, spec, old, &path, &selector);
     }
     out
 }
 
 pub(crate) fn replica_set_update(new: &Value, old: &Value) -> ErrorList {
-    let mut out = replica_set(new);
+    let mut out = checked_replica_set(new, Some(old));
     same_selector(&mut out, new, old);
     out
 }
 
 /// Reports the counts `parts` that exceed the replicas, and available replicas that exceed the ready ones,
-/// with the text `not_ready`.
+/// with the message `not_ready`.
 pub(super) fn parts_of_replicas(out: &mut ErrorList, status: &Value, parts: &[&str], not_ready: &str) {
     at_most(out, status, parts, "replicas", "cannot be greater than status.replicas");
     at_most(out, status, &["availableReplicas"], "readyReplicas", not_ready);
@@ -239,6 +281,7 @@ pub(super) fn collisions(out: &mut ErrorList, new: &Value, old: &Value) {
     let count = |v: &Value| v.at(&["status", "collisionCount"]).as_i64();
     let lost = match (count(new), count(old)) {
         (Some(now), Some(was)) => now < was,
+        // Removal would restart the count, and hash names would collide again.
         (None, was) => was.is_some(),
         (Some(_), None) => false,
     };
@@ -289,8 +332,13 @@ pub(crate) fn deployment_status(new: &Value, old: &Value) -> ErrorList {
 }
 
 pub(crate) fn daemon_set(v: &Value) -> ErrorList {
+    checked_daemon_set(v, None)
+}
+
+fn checked_daemon_set(v: &Value, old: Option<&Value>) -> ErrorList {
     let mut out = ErrorList::new();
     let (spec, path) = (v.get("spec"), FieldPath::new("spec"));
+    // No `Required` for a missing selector, as upstream: it only shows as a mismatch with the template.
     let (raw, at) = (spec.get("selector"), path.child("selector"));
     label_selector(&mut out, raw, &at);
     let (template, template_at) = (spec.get("template"), path.child("template"));
@@ -306,7 +354,7 @@ pub(crate) fn daemon_set(v: &Value) -> ErrorList {
             "empty selector is invalid for daemonset",
         ));
     }
-    pod::template(&mut out, template, &template_at);
+    pod::template(&mut out, template, stored_template(old), &template_at);
     always(&mut out, template, &template_at, "DaemonSet");
     for key in ["minReadySeconds", "revisionHistoryLimit"] {
         not_negative(&mut out, spec, key, &path);
@@ -326,6 +374,8 @@ fn daemon_strategy(out: &mut ErrorList, v: &Value, path: &FieldPath) {
             int_or_percent(out, surge, &at.child("maxSurge"));
             percentage_at_most_100(out, surge, &at.child("maxSurge"));
             match (is_zero_or_absent(unavailable), is_zero_or_absent(surge)) {
+                // With a surge the old pod of a node is removed only once the new one is ready, so none is
+                // ever unavailable.
                 (false, false) => out.push(FieldError::invalid(
                     &at.child("maxSurge"),
                     surge.clone(),
@@ -349,7 +399,7 @@ fn daemon_strategy(out: &mut ErrorList, v: &Value, path: &FieldPath) {
 pub(crate) fn daemon_set_update(new: &Value, old: &Value) -> ErrorList {
     let mut out = ErrorList::new();
     same_selector(&mut out, new, old);
-    out.extend(daemon_set(new));
+    out.extend(checked_daemon_set(new, Some(old)));
     out
 }
 
@@ -388,6 +438,7 @@ pub(crate) fn controller_revision(v: &Value) -> ErrorList {
 pub(crate) fn controller_revision_update(new: &Value, old: &Value) -> ErrorList {
     let mut out = ErrorList::new();
     not_negative(&mut out, new, "revision", &FieldPath::default());
+    // Strict equality: controllers compare the raw data to find an equal revision.
     if new.get("data") != old.get("data") {
         let at = FieldPath::new("data");
         out.push(FieldError::invalid(&at, new.get("data").clone(), IMMUTABLE));

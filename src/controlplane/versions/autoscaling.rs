@@ -22,7 +22,7 @@ const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
 const CURRENT: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
 const CONDITIONS: &str = "autoscaling.alpha.kubernetes.io/conditions";
 const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
-/// Annotations that exist only in v1; removed on conversion to v2.
+/// Annotations that exist only in v1; see [`drop_round_trip_annotations`].
 pub(super) const ANNOTATIONS: [&str; 6] = [
     METRICS,
     CURRENT,
@@ -31,6 +31,18 @@ pub(super) const ANNOTATIONS: [&str; 6] = [
     "autoscaling.alpha.kubernetes.io/scale-up-tolerance",
     "autoscaling.alpha.kubernetes.io/scale-down-tolerance",
 ];
+
+/// Removes the annotations that represent v2 fields in v1. What a client wrote under their names in v2 must not
+/// reach clients of v1, which would send it back as fields.
+pub(crate) fn drop_round_trip_annotations(hpa: &mut Value) {
+    let Some(all) = hpa.at_mut(&["metadata", "annotations"]).and_then(Value::as_object_mut) else {
+        return;
+    };
+    all.retain(|key, _| !ANNOTATIONS.contains(&key));
+    if all.is_empty() {
+        hpa.unset(&["metadata", "annotations"]);
+    }
+}
 
 /// True for a cpu resource metric. v1 has a field for its utilization.
 fn is_cpu(metric: &Value) -> bool {
@@ -67,9 +79,12 @@ pub(super) fn to_v1(hpa: &mut Value) {
         hpa.set(&["status", "currentCPUUtilizationPercentage"], percent);
     }
     let others = metrics.items().iter();
+    // Includes a cpu target by absolute value, for which v1 has no field.
     let others: Vec<&Value> = others
         .filter(|m| !(is_cpu(m) && utilization(m, "target").is_some()))
         .collect();
+    // Only those of this conversion remain.
+    drop_round_trip_annotations(hpa);
     let mut say = |key: &str, text: String| hpa.set(&["metadata", "annotations", key], text);
     if !others.is_empty() {
         say(METRICS, text::list(others.into_iter().map(annotations::metric)));
@@ -105,6 +120,7 @@ pub(super) fn to_v2(hpa: &mut Value) {
     let conditions = list(CONDITIONS, parse::condition);
     let behavior = annotation(hpa, BEHAVIOR).and_then(|v| parse::behavior(&v));
 
+    // After the metrics of the annotation, as upstream.
     if let Some(percent) = hpa.unset(&["spec", "targetCPUUtilizationPercentage"]) {
         metrics.push(cpu_metric("target", percent));
     }
@@ -114,6 +130,7 @@ pub(super) fn to_v2(hpa: &mut Value) {
     hpa.set(&["spec", "metrics"], metrics);
     let shown = hpa.unset(&["status", "currentCPUUtilizationPercentage"]);
     match (current, shown) {
+        // The annotation holds all current metrics, cpu included.
         (Some(all), _) => hpa.set(&["status", "currentMetrics"], all),
         (None, Some(percent)) => hpa.set(&["status", "currentMetrics"], vec![cpu_metric("current", percent)]),
         (None, None) => {}
@@ -124,12 +141,7 @@ pub(super) fn to_v2(hpa: &mut Value) {
     if let Some(behavior) = behavior {
         hpa.set(&["spec", "behavior"], behavior);
     }
-    if let Some(all) = hpa.at_mut(&["metadata", "annotations"]).and_then(Value::as_object_mut) {
-        all.retain(|key, _| !ANNOTATIONS.contains(&key));
-        if all.is_empty() {
-            hpa.unset(&["metadata", "annotations"]);
-        }
-    }
+    drop_round_trip_annotations(hpa);
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 use crate::api;
 use crate::apimachinery::gvk::GroupVersionKind;
 
-/// The files in which upstream creates the schemes of its servers; they are part of error messages.
+/// The files and lines in which upstream v1.36 creates the schemes of its servers. They are part of error messages.
 const SCHEME: &str = "pkg/api/legacyscheme/scheme.go:30";
 const EXTENSIONS_SCHEME: &str = "k8s.io/apiextensions-apiserver/pkg/apiserver/apiserver.go:55";
 const AGGREGATOR_SCHEME: &str = "k8s.io/kube-aggregator/pkg/apiserver/scheme/scheme.go:28";
@@ -125,6 +125,7 @@ pub(crate) fn is_known(kind: &GroupVersionKind) -> bool {
     };
     api::by_gvk(&kind.group, &kind.version, &kind.kind).is_some()
         || RETIRED.iter().any(retired)
+        // Upstream registers an internal type for every kind that has an external one.
         || kind.version.as_str() == INTERNAL_VERSION && is_in_some_version(kind)
 }
 
@@ -147,13 +148,15 @@ pub(crate) fn share_scheme(given: &GroupVersionKind, expected: &GroupVersionKind
     scheme(&given.group) == scheme(&expected.group) || COMMON.contains(&given.kind.as_str())
 }
 
-/// True if both are versions of the same kind. Some kinds moved between groups.
+/// True if both are versions of the same kind, which then convert into each other. Some kinds moved between groups.
 pub(crate) fn same_kind(a: &GroupVersionKind, b: &GroupVersionKind) -> bool {
     a.kind == b.kind && home(a) == home(b)
 }
 
+/// The group of the kind's internal type.
 fn home(kind: &GroupVersionKind) -> &str {
     match (kind.group.as_str(), kind.kind.as_str()) {
+        // Upstream converts these through one internal type, whichever group they are served in.
         ("apps" | "extensions", "Scale") => "autoscaling",
         ("extensions", "DaemonSet" | "Deployment" | "ReplicaSet") => "apps",
         ("extensions", "Ingress" | "NetworkPolicy") => "networking.k8s.io",

@@ -1,4 +1,5 @@
-//! The kind and the version that a document names: reading them, comparing them with the endpoint's, and upstream's errors.
+//! The kind and version of a document: reads them, compares them with the endpoint's, and words the errors like
+//! upstream.
 //!
 //! Start at [`read_type_meta`]; [`check_kind`] and [`check_type_meta`] compare.
 
@@ -37,7 +38,7 @@ pub(crate) enum TypeMetaError {
     Version(String),
 }
 
-/// Upstream's text for a JSON object without a kind, where there is no default.
+/// Upstream's message for a JSON object without a kind, where the kind has no default.
 pub(crate) fn no_kind(json: &[u8]) -> String {
     format!("Object 'Kind' is missing in '{}'", String::from_utf8_lossy(json))
 }
@@ -81,6 +82,7 @@ pub(crate) fn read_type_meta(
     let map = document.as_object();
     let map = map.ok_or_else(|| TypeMetaError::NoObject(json_type(document)))?;
     for member in ["apiVersion", "kind"] {
+        // `encoding/json` leaves a field unchanged for null, so null counts as missing.
         if let Some(v) = map.get(member).filter(|v| !v.is_null() && v.as_str().is_none()) {
             let found = json_type(v);
             return Err(TypeMetaError::NoString { member, found });
@@ -112,6 +114,7 @@ pub(crate) fn foreign(
     expected: &GroupVersionKind,
     explain: impl FnOnce(&'static api::TypeDef) -> Option<String>,
 ) -> Option<String> {
+    // The order of the checks is that of upstream's decoder: look up the type, decode into it, convert.
     let registered = known::is_known(given) && known::is_known(expected) && known::share_scheme(given, expected);
     if !registered {
         return Some(not_registered(given, expected));
@@ -120,7 +123,7 @@ pub(crate) fn foreign(
     if let Some(text) = def.and_then(explain) {
         return Some(text);
     }
-    // Upstream shows the Go package of its internal types.
+    // Upstream's message contains the Go package of its internal types.
     let package = |group: &str| match group.split('.').next() {
         None | Some("" | "events") => "core".to_owned(),
         Some(first) => first.to_owned(),

@@ -23,7 +23,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The contributor of a group version. If several contribute the same one, the lowest source is shown.
+/// The contributor of a group version. If several contribute the same one, the document contains that of the
+/// lowest source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Source(pub u32);
 
@@ -67,7 +68,7 @@ struct Part {
     document: Arc<Value>,
 }
 
-// The order of [`Source`] follows its number, so the first key of the inner map is the source shown.
+// The order of [`Source`] follows its number, so the first key of the inner map is the source that takes effect.
 impl AggregatedDiscovery {
     /// An empty document.
     pub(crate) fn new() -> Self {
@@ -83,6 +84,7 @@ impl AggregatedDiscovery {
         };
         let mut parts = self.lock();
         let sources = parts.entry(gv.clone()).or_default();
+        // Controllers republish unchanged parts on every resync, which must not render the document again.
         if sources.get(&source) != Some(&part) {
             sources.insert(source, part);
             self.rendered.store(None);
@@ -110,6 +112,10 @@ impl AggregatedDiscovery {
         }
         // Rendered under the lock, so that a concurrent change cannot be overwritten by an outdated document.
         let parts = self.lock();
+        // Of requests that come together after a change, the first renders and the others find its document.
+        if let Some(r) = self.rendered.load_full() {
+            return r;
+        }
         let mut json = crate::api::json::to_vec(&document(&parts));
         let etag = etag(&json);
         json.push(b'\n');
@@ -118,6 +124,7 @@ impl AggregatedDiscovery {
             etag,
         });
         self.rendered.store(Some(rendered.clone()));
+        // A statistic: no other memory is published with it.
         self.times.fetch_add(1, Ordering::Relaxed);
         rendered
     }
@@ -136,6 +143,7 @@ impl AggregatedDiscovery {
         let known = headers.get(IF_NONE_MATCH).and_then(|v| v.to_str().ok()) == Some(rendered.etag.as_str());
         let mut response = match known {
             true => Response::new(Body::empty()),
+            // Only the JSON is cached: hardly any client asks for another encoding of this document.
             false if media != Media::Json => {
                 let document = json::decode(&rendered.json).unwrap_or_default();
                 Response::new(match media {
@@ -161,6 +169,7 @@ impl AggregatedDiscovery {
             h.insert(ETAG, etag);
         }
         h.insert(VARY, HeaderValue::from_static("Accept"));
+        // As upstream: every caller gets the same document.
         h.insert(CACHE_CONTROL, HeaderValue::from_static("public"));
         if known {
             *response.status_mut() = StatusCode::NOT_MODIFIED;
@@ -219,7 +228,7 @@ fn wanted(headers: &HeaderMap) -> Option<Media> {
 }
 
 fn document(parts: &BTreeMap<GroupVersion, BTreeMap<Source, Part>>) -> Value {
-    // Only the lowest source of each group version is shown.
+    // Only the lowest source of each group version takes effect.
     let mut groups: BTreeMap<&str, Vec<(&GroupVersion, &Part)>> = BTreeMap::new();
     for (gv, sources) in parts {
         if let Some((_, part)) = sources.first_key_value() {
@@ -227,6 +236,7 @@ fn document(parts: &BTreeMap<GroupVersion, BTreeMap<Source, Part>>) -> Value {
         }
     }
     let mut groups: Vec<_> = groups.into_iter().collect();
+    // The highest priority of any version counts for the group, as in upstream's discovery manager.
     groups.sort_by_key(|(name, versions)| {
         let highest = versions.iter().map(|(_, p)| p.priorities.group).max();
         (Reverse(highest), *name)
@@ -239,6 +249,7 @@ fn document(parts: &BTreeMap<GroupVersion, BTreeMap<Source, Part>>) -> Value {
                 by_priority.then_with(|| compare_versions(&b.version, &a.version))
             });
             let mut metadata = Map::new();
+            // Go omits the empty name of the core group.
             if !name.is_empty() {
                 metadata.insert("name", name);
             }

@@ -10,6 +10,7 @@ use base64::Engine as _;
 
 /// The hash by which clients distinguish storage versions.
 pub(crate) fn storage_version_hash(group: &str, version: &str, kind: &str) -> String {
+    // The first eight bytes of the hash, as in upstream's `discovery.StorageVersionHash`.
     let text = format!("{group}/{version}/{kind}");
     let sum = digest::digest(&digest::SHA256, text.as_bytes());
     base64::engine::general_purpose::STANDARD.encode(&sum.as_ref()[..8])

@@ -57,6 +57,7 @@ pub(crate) fn compare_versions(a: &str, b: &str) -> Ordering {
         (Some(a), Some(b)) => a.cmp(&b),
         (Some(_), None) => Ordering::Greater,
         (None, Some(_)) => Ordering::Less,
+        // Reversed: of two names that are not versions, the alphabetically first is the greatest.
         (None, None) => b.cmp(a),
     }
 }
@@ -66,6 +67,7 @@ fn parts(v: &str) -> Option<(u8, u64, u64)> {
     let rest = v.strip_prefix('v')?;
     let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
     let (major, tail) = rest.split_at(end);
+    // Upstream's pattern does not match a number with a leading zero.
     if major.is_empty() || major.starts_with('0') {
         return None;
     }

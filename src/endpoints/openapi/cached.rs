@@ -47,10 +47,10 @@ pub(crate) enum DocumentEncoding {
 /// An encoded and compressed document. Cloning is cheap.
 #[derive(Debug, Clone)]
 pub(crate) struct CachedDocument {
-    /// Upper-case hexadecimal SHA-512 of the JSON, or another text that changes with it.
+    /// Upper-case hexadecimal SHA-512 of the JSON, or another string that changes with it.
     pub hash: String,
     dialect: Dialect,
-    /// When it was built: upstream's documents have no other time either.
+    /// When it was built, which is also what upstream sends as `Last-Modified`.
     modified: time::OffsetDateTime,
     packed: Bytes,
     /// Compressed protobuf encoding, created on first use.
@@ -131,6 +131,7 @@ impl CachedDocument {
             etag: &etag,
             modified: self.modified.unix_timestamp(),
         };
+        // Conditions come before ranges (RFC 9110, section 13.2.2).
         let mut response = match validators.check(headers) {
             Some(StatusCode::NOT_MODIFIED) => {
                 let mut response = bare(StatusCode::NOT_MODIFIED);
@@ -139,6 +140,7 @@ impl CachedDocument {
             }
             Some(status) => bare(status),
             None => {
+                // Cheap: the bytes are shared.
                 let me = self.clone();
                 let Some(packed) = off_thread(MEMORY, move || me.packed(encoding).clone()).await else {
                     return bare(StatusCode::SERVICE_UNAVAILABLE);
@@ -164,6 +166,7 @@ impl CachedDocument {
                 }
             }
         };
+        // Go's `ServeContent` returns before it sets this header if a precondition fails.
         if response.status() != StatusCode::PRECONDITION_FAILED {
             set(&mut response, ACCEPT_RANGES, "bytes");
         }
@@ -175,7 +178,7 @@ impl CachedDocument {
         response
     }
 
-    /// 406, without a body. As upstream, `Accept` without any media type is answered by nothing at all for v3.
+    /// 406 without a body. As upstream, v3 returns an empty 200 if `Accept` contains no media type.
     fn not_acceptable(&self, headers: &HeaderMap) -> Response {
         if self.dialect == Dialect::V3 && clauses(accept_line(headers)).is_empty() {
             return bare(StatusCode::OK);
@@ -237,6 +240,7 @@ struct Packer(GzEncoder<Vec<u8>>);
 
 impl Packer {
     fn new() -> Self {
+        // Denser than level 1 of other responses: a document is compressed once and sent often.
         Self(GzEncoder::new(Vec::new(), Compression::new(5)))
     }
 
@@ -276,6 +280,7 @@ fn partial(packed: Bytes, part: Range<u64>, length: u64) -> Response {
 fn unpacked(packed: Bytes, part: Range<u64>) -> Response {
     let unpacking = Unpacking {
         decoder: GzDecoder::new(packed.reader()),
+        // gzip cannot seek, so the bytes before the part are decompressed and dropped.
         skip: part.start,
         left: part.end.saturating_sub(part.start),
     };
@@ -317,6 +322,7 @@ impl http_body::Body for Unpacking {
 }
 
 fn unpack(packed: &[u8]) -> Vec<u8> {
+    // A guess: a wrong one costs a reallocation.
     let mut out = Vec::with_capacity(packed.len() * 8);
     let read = GzDecoder::new(packed).read_to_end(&mut out);
     read.expect("these bytes were compressed by this crate");

@@ -11,7 +11,7 @@ use time::format_description::FormatItem;
 use time::macros::format_description;
 use time::{OffsetDateTime, PrimitiveDateTime};
 
-/// Go's text about a range that cannot be parsed.
+/// Go's message for a range that cannot be parsed.
 const INVALID: &str = "invalid range";
 
 const HTTP_DATE: &[FormatItem<'_>] =
@@ -35,6 +35,7 @@ impl Validators<'_> {
     pub(super) fn check(&self, headers: &HeaderMap) -> Option<StatusCode> {
         let is_older = |name| text(headers, name).and_then(date).map(|then| self.modified <= then);
         let is_failed = match text(headers, IF_MATCH) {
+            // Strong comparison: a weak tag (`W/`) never matches here, unlike in `If-None-Match`.
             Some(tags) => !tags.split(',').map(str::trim).any(|tag| tag == "*" || tag == self.etag),
             None => is_older(IF_UNMODIFIED_SINCE) == Some(false),
         };
@@ -46,6 +47,7 @@ impl Validators<'_> {
                 let mut tags = tags.split(',').map(str::trim);
                 tags.any(|tag| tag == "*" || tag.trim_start_matches("W/") == self.etag)
             }
+            // Only considered without `If-None-Match`, which is more precise.
             None => is_older(IF_MODIFIED_SINCE) == Some(true),
         };
         is_known.then_some(StatusCode::NOT_MODIFIED)
@@ -58,10 +60,10 @@ impl Validators<'_> {
     }
 }
 
-/// What of a document a `Range` header names.
+/// The part of a document that a `Range` header requests.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
-    /// All of it.
+    /// The whole document (200).
     Whole,
     /// Some bytes (206).
     Part(Range<u64>),
@@ -101,6 +103,8 @@ impl Wanted {
                     }
                     match (end, number(end)) {
                         ("", _) => found.push(start..length),
+                        // The end is inclusive in the header and exclusive in a Rust range; beyond the document it is
+                        // cut.
                         (_, Some(end)) if end >= start => found.push(start..length.min(end.saturating_add(1))),
                         _ => return invalid(),
                     }
@@ -121,8 +125,8 @@ fn date(text: &str) -> Option<i64> {
     Some(date.assume_utc().unix_timestamp())
 }
 
-/// The answer to a request for a document that is in memory: all of it, a part of it, or what the conditions
-/// say.
+/// Responds with a document that is in memory, or a part of it, or with the status that the request's conditions
+/// lead to.
 pub(crate) fn serve(
     body: Vec<u8>,
     content_type: &'static str,
@@ -176,6 +180,7 @@ pub(super) fn unsatisfiable(why: &str, length: u64) -> Response {
     *response.status_mut() = StatusCode::RANGE_NOT_SATISFIABLE;
     set(&mut response, CONTENT_TYPE, "text/plain; charset=utf-8");
     set(&mut response, X_CONTENT_TYPE_OPTIONS, "nosniff");
+    // Go sends the length only if the range was understood.
     if why != INVALID {
         set(&mut response, CONTENT_RANGE, &format!("bytes */{length}"));
     }

@@ -39,6 +39,7 @@ impl SingleGetDocument {
             "schemes": ["https"],
             "responses": {"200": {"description": "OK"}, "401": {"description": "Unauthorized"}}});
         get.set(&["responses", "200", "schema"], schema);
+        // Upstream's routes with a text response declare no media types that they consume.
         if self.definition.is_some() {
             get.set(&["consumes"], types.clone());
         }
@@ -163,6 +164,7 @@ fn of_group(group: &str) -> SingleGetDocument {
         key: format!("apis/{group}"),
         path: format!("/apis/{group}/"),
         operation: format!("get{camel}APIGroup"),
+        // The tag of a group without a version would end in the separator.
         tag: tag.trim_end_matches('_').to_owned(),
         description: "get information of a group",
         types: &OBJECT_TYPES,
@@ -179,6 +181,7 @@ fn keys(
 ) -> SingleGetDocument {
     SingleGetDocument {
         key: key.to_owned(),
+        // go-restful registers these roots with a slash at the end.
         path: format!("/{key}/"),
         operation: operation.to_owned(),
         tag: tag.to_owned(),

@@ -14,9 +14,9 @@ use std::sync::Arc;
 
 const SELECTABLE: &str = "x-kubernetes-selectable-fields";
 
-/// Writes the components of those resources whose kind is not built in, and of their lists. Definitions that
-/// they refer to are added to `named`. One component at a time: the trees of all schemas would take many
-/// times the memory of the text. `written` are the names of what is written already.
+/// Writes the components of those resources whose kind is not built in, and of their lists. Definitions that they
+/// refer to are added to `named`. One component at a time: the trees of all schemas would take many times the
+/// memory of the text. `written` contains the names of the definitions already written.
 pub(super) fn write(
     dialect: Dialect,
     gv: &GroupVersion,
@@ -41,6 +41,7 @@ pub(super) fn write(
         }
         for (name, schema) in [(row.definition.to_string(), component), (list_definition(row), list)] {
             references(&schema, named);
+            // Two resources may have the same kind, and a JSON object must not repeat a member.
             if !written.contains(&name) {
                 to.value(&name, &schema);
                 written.insert(name);
@@ -72,6 +73,7 @@ fn list_of(dialect: Dialect, gv: &GroupVersion, row: &Resource) -> Value {
     let mut metadata = match dialect {
         Dialect::V2 => list_meta,
         Dialect::V3 => {
+            // OpenAPI 3.0 ignores the siblings of a `$ref`, such as the description.
             let mut wrapped = Value::object();
             wrapped.set(&["allOf"], vec![list_meta]);
             wrapped

@@ -77,6 +77,8 @@ impl Message {
         }
         for &(prefix, number, form) in self.named {
             for (key, v) in value.iter() {
+                // One pass over the keys per field: fields are grouped as Go's generated code writes them. Protobuf
+                // itself requires no order.
                 if self.takes(key) == Some(prefix) {
                     nested(number, out, |out| {
                         text(1, key, out);
@@ -129,6 +131,7 @@ impl Form {
             Self::Double => {
                 if let Some(f) = value.as_f64().filter(|f| always || *f != 0.0) {
                     tag(number, 1, out);
+                    // Wire type 1: eight bytes in little-endian order.
                     out.extend_from_slice(&f.to_le_bytes());
                 }
             }

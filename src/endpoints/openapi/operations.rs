@@ -52,7 +52,7 @@ pub(crate) enum Style {
 }
 
 impl Style {
-    /// The style of a resource.
+    /// The style of a resource's operations, by the origin of its schema.
     pub(crate) fn of(row: &Resource) -> Self {
         match row.schema.definition() {
             Some(_) => Self::BuiltIn,
@@ -139,6 +139,8 @@ pub(crate) fn of_rows<'a>(gv: &GroupVersion, rows: impl Iterator<Item = &'a Arc<
 fn of_row(root: &str, row: &Resource, out: &mut Vec<Operation>) {
     let style = Style::of(row);
     let plural = &row.gvr.resource;
+    // The ID of a namespaced operation contains `Namespaced`; that of a list across namespaces ends in
+    // `ForAllNamespaces` instead.
     let (scope, in_collection, scoped) = match row.namespaced {
         true => ("/namespaces/{namespace}", vec!["namespace"], "Namespaced"),
         false => ("", vec![], ""),
@@ -149,6 +151,7 @@ fn of_row(root: &str, row: &Resource, out: &mut Vec<Operation>) {
     let item = format!("{collection}/{{name}}");
     let mut add =
         |verbs: Verbs, path: &str, method, action, verb: &str, subject: String, in_path: &[&'static str], shape| {
+            // Every possible operation is added below; those that the resource does not support are left out here.
             if !row.verbs.has(verbs) {
                 return;
             }
@@ -197,6 +200,7 @@ fn of_row(root: &str, row: &Resource, out: &mut Vec<Operation>) {
         "delete",
         "deletecollection",
         "delete",
+        // With the verb, `deleteCollection…`: different from the ID of the delete of one object.
         format!("Collection{scoped}{kind}"),
         &in_collection,
         Shape::DeleteCollection,
@@ -240,10 +244,11 @@ fn of_row(root: &str, row: &Resource, out: &mut Vec<Operation>) {
         let path = format!("{root}/{plural}");
         add(Verbs::LIST, &path, "get", "list", "list", everywhere, &[], Shape::List);
     }
+    // Upstream's builder for custom resources documents no `/watch/` paths.
     if style == Style::Custom {
         return;
     }
-    // The deprecated `/watch/` paths.
+    // The deprecated `/watch/` paths. Upstream documents `watchlist` only for storage that both lists and watches.
     let both = Verbs::WATCH.with(Verbs::LIST);
     if row.namespaced {
         let path = format!("{root}/watch/{plural}");
@@ -282,6 +287,7 @@ fn of_subresource(root: &str, row: &Resource, sub: &Subresource, out: &mut Vec<O
     };
     let path = format!("{root}{scope}/{}/{{name}}/{}", row.gvr.resource, sub.name);
     let subject = format!("{scoped}{}{}", row.kind, title(sub.name));
+    // A subresource without a kind of its own (`status`) has the definition of its parent.
     let definition = crate::api::by_gvk(&sub.kind.group, &sub.kind.version, &sub.kind.kind)
         .map_or_else(|| row.definition.to_string(), |d| d.name.to_owned());
     let style = Style::of(row);

@@ -135,7 +135,7 @@ fn connect_options(op: &Operation) -> (&str, Vec<(&'static str, &'static str)>) 
 }
 
 /// Returns the paths of these operations, and that of the list of the group version's resources, in order and
-/// each with its item. An item is made when it is asked for: a group may have thousands of them.
+/// each with its item. Items are built lazily, because a group may have thousands of them.
 pub(crate) fn paths(
     dialect: Dialect,
     gv: &GroupVersion,
@@ -165,7 +165,8 @@ fn lists_resources(operations: &[Operation]) -> bool {
 
 fn item(dialect: Dialect, gv: &GroupVersion, ops: &[&Operation]) -> Map {
     let all: Vec<Vec<Value>> = ops.iter().map(|op| rendered_parameters(dialect, op)).collect();
-    // Parameters common to all operations of a path are listed once, at the path.
+    // Parameters common to all operations of a path are listed once, at the path. `all` is not empty: a path without
+    // operations is handled in `paths`.
     let shared: Vec<Value> = all[0]
         .iter()
         .filter(|p| all.iter().all(|others| others.contains(p)))
@@ -196,6 +197,7 @@ fn rendered_parameters(dialect: Dialect, op: &Operation) -> Vec<Value> {
     for p in parameters(op) {
         out.push(parameter(dialect, p.name, p.place, p.ty, meaning(op, p.name)));
     }
+    // Sorted again: the parameters of connections and paths were added separately.
     out.sort_by(|a, b| key(a).cmp(&key(b)));
     out
 }
@@ -220,6 +222,7 @@ fn parameter(dialect: Dialect, name: &str, place: &str, ty: &str, description: &
     schema.insert("uniqueItems", true);
     match dialect {
         Dialect::V3 => drop(m.insert("schema", schema)),
+        // In v2 the type is a member of the parameter itself; v3 nests a schema.
         Dialect::V2 => schema.into_iter().for_each(|(k, v)| drop(m.insert(k, v))),
     }
     Value::Object(m)
@@ -269,6 +272,7 @@ fn consumed(op: &Operation) -> &'static [&'static str] {
         (Shape::Patch, Style::Described) => &PATCHES[..3],
         (Shape::Patch, Style::Custom) => &CUSTOM_PATCHES,
         (_, Style::Custom) => &["application/json", "application/yaml"],
+        // Upstream's installer declares concrete types only for patches.
         _ => &["*/*"],
     }
 }
@@ -341,6 +345,7 @@ fn operation(dialect: Dialect, gv: &GroupVersion, op: &Operation, mut parameters
                 b.insert("required", true);
             }
             b.insert("schema", reference(dialect, &definition));
+            // The body comes first; the other parameters are sorted.
             parameters.insert(0, Value::Object(b));
         }
     }
@@ -386,6 +391,7 @@ fn responses(dialect: Dialect, op: &Operation) -> Map {
         }
         out.insert(*code, m);
     }
+    // Upstream adds this response to every operation (`CommonResponses`).
     out.insert("401", crate::json!({"description": "Unauthorized"}));
     out
 }

@@ -87,6 +87,9 @@ impl OpenApiV2 {
                 let served: Vec<_> = current.served.iter().chain(&custom).collect();
                 CachedDocument::written(Dialect::V2, |to| write(&served, to))
             };
+            // Concurrent first requests wait here, off the reactor, instead of building the document again. A later
+            // change of the resources replaces `Current` as a whole, so a document is never cached for other
+            // resources than its own.
             current.cached.get_or_init(build).clone()
         });
         built.await
@@ -103,8 +106,10 @@ pub(crate) fn write(served: &[&(GroupVersion, Vec<Arc<Resource>>)], to: &mut Pie
     let group_versions = built_in.map(|(gv, _)| (gv.group.as_str(), gv.version.as_str()));
     let group_versions: Vec<(&str, &str)> = group_versions.collect();
     let mut groups: Vec<&str> = group_versions.iter().map(|(group, _)| *group).collect();
+    // Versions of a group follow each other, so removing neighbours suffices.
     groups.dedup();
     let mut named: HashSet<String> = HashSet::new();
+    // Filled while the paths are written, which is why the section follows them.
     let mut shared = Map::new();
     to.object(|document| {
         document.value("swagger", &"2.0".into());
@@ -136,6 +141,7 @@ pub(crate) fn write(served: &[&(GroupVersion, Vec<Arc<Resource>>)], to: &mut Pie
             }
             let names = closure(named.iter().map(String::as_str));
             for (name, component) in Components::load().schemas(Dialect::V2, &names, &group_versions) {
+                // The schema of a custom kind takes precedence over a built-in definition of the same name.
                 if !written.contains(name.as_str()) {
                     all.value(&name, &component);
                 }

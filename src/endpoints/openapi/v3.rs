@@ -26,7 +26,7 @@ const ROOT: &str = "/openapi/v3";
 /// Writes a document. Called on first use, off the reactor threads.
 pub(crate) type Build = Arc<dyn Fn(&mut Pieces<'_>) + Send + Sync>;
 
-/// The compressed size of temporary documents that are kept; beyond it the least recently built go first.
+/// Compressed size, in bytes, of the temporary documents that are kept. Beyond it the least recently built are dropped.
 const KEPT: usize = 8 << 20;
 
 struct Document {
@@ -116,12 +116,14 @@ impl OpenApiV3 {
             };
             all.iter().map(one).collect()
         });
+        // Without a free place in the pool the index is empty for once; clients ask again.
         hashes.await.unwrap_or_default()
     }
 
     /// The document under `key`, built if necessary; `None` if there is none or it could not be built.
     pub(crate) async fn document(&self, key: &str) -> Option<CachedDocument> {
         let document = self.documents.load().get(key).cloned()?;
+        // Without the lock: nearly every request finds the document built.
         if let Some(cached) = document.cached.load_full() {
             return Some(CachedDocument::clone(&cached));
         }
@@ -129,6 +131,7 @@ impl OpenApiV3 {
         off_thread(document.memory, move || {
             let new = document.built();
             if document.hash.is_some() {
+                // Only temporary documents count towards the limit: there are few others, and they never change.
                 keep(&mut built.lock(), document);
             }
             CachedDocument::clone(&new)
@@ -140,6 +143,7 @@ impl OpenApiV3 {
     /// redirect if it is outdated.
     pub(crate) async fn serve_key(&self, key: &str, headers: &HeaderMap, query: &Query) -> Response {
         let Some(document) = self.document(key).await else {
+            // Both cases return `None`; a document that exists could not be built now.
             let overloaded = self.documents.load().contains_key(key);
             return bare(if overloaded {
                 StatusCode::SERVICE_UNAVAILABLE
@@ -167,12 +171,14 @@ impl OpenApiV3 {
 impl Document {
     /// The document, built if it is not cached.
     fn built(&self) -> Arc<CachedDocument> {
+        // Checked again under the lock: another thread may have built it meanwhile.
         let _building = self.building.lock();
         if let Some(cached) = self.cached.load_full() {
             return cached;
         }
         let mut document = CachedDocument::written(Dialect::V3, |to| (self.build)(to));
         if let Some(hash) = &self.hash {
+            // The index already published this hash in the URL of the document.
             document.hash.clone_from(hash);
         }
         let document = Arc::new(document);
@@ -189,6 +195,7 @@ fn keep(built: &mut VecDeque<Arc<Document>>, document: Arc<Document>) {
     let mut total: usize = built.iter().map(size).sum();
     while total > KEPT {
         let Some(oldest) = built.pop_front() else { break };
+        // Before it is emptied: its size is read from the cached document.
         total -= size(&oldest);
         oldest.cached.store(None);
     }
@@ -211,6 +218,7 @@ pub(crate) fn index(urls: Vec<(String, String)>) -> Response {
 
 fn in_a_year() -> String {
     let then = time::OffsetDateTime::now_utc() + time::Duration::days(365);
+    // Ends in `UTC` instead of `GMT`: upstream formats with `time.RFC1123`.
     let date = then.format(time::macros::format_description!(
         "[weekday repr:short], [day] [month repr:short] [year] [hour]:[minute]:[second] UTC"
     ));

@@ -78,9 +78,10 @@ pub(crate) fn described(kind: &str) -> Vec<(&'static str, &'static str)> {
         .collect()
 }
 
-/// Parses a port of a port-forward with Go's 16-bit errors.
+/// Parses a port of a port-forward with the errors of Go's `ParseUint(s, 10, 16)`.
 fn port(text: &str) -> Result<i64> {
     let why = match text.parse::<u16>() {
+        // Rust accepts a leading plus sign, Go's `ParseUint` does not.
         Ok(port) if !text.starts_with('+') => return Ok(port.into()),
         Err(e) if *e.kind() == IntErrorKind::PosOverflow && !text.starts_with('+') => "value out of range",
         _ => "invalid syntax",
@@ -117,6 +118,7 @@ pub(crate) fn read(kind: &str, query: &Query, path: &str) -> Result<Value> {
                 let read = time::parse(text).map_err(Status::bad_request)?;
                 out.set(&[name], time::format(read));
             }
+            // Set even if all values are empty: each value is an argument of the command.
             Texts => out.set(
                 &[name],
                 query.all(name).into_iter().map(Value::from).collect::<Vec<_>>(),

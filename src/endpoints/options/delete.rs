@@ -28,6 +28,7 @@ impl DeleteQuery {
         }
         let kind = body.str_at(&["kind"]);
         let version = body.str_at(&["apiVersion"]);
+        // Upstream decodes the body in the scheme of `DeleteOptions`, which contains no other kind.
         if !kind.is_empty() && kind != "DeleteOptions" {
             return Err(Status::bad_request(format!(
                 "no kind {} is registered for version {} in scheme \
@@ -68,9 +69,18 @@ impl DeleteQuery {
         flag("ignoreStoreReadErrorWithClusterBreakingPotential")?;
         let dry_run: Vec<String> = match body.get("dryRun") {
             Value::Null => Vec::new(),
-            Value::Array(a) => a.iter().map(|v| v.as_str().unwrap_or("").to_owned()).collect(),
+            Value::Array(a) => {
+                let text = |v: &Value| match v {
+                    // Go's decoder leaves the string empty, which validation refuses.
+                    Value::Null => Ok(String::new()),
+                    Value::String(s) => Ok(s.to_string()),
+                    other => Err(bad(other, "dryRun", "string")),
+                };
+                a.iter().map(text).collect::<Result<_>>()?
+            }
             other => return Err(bad(other, "dryRun", "[]string")),
         };
+        // Checked here, because `text` would find no members in these values and take them for unset.
         if let wrong @ (Value::String(_) | Value::Bool(_) | Value::Int(_) | Value::Float(_) | Value::Array(_)) =
             body.get("preconditions")
         {
@@ -83,13 +93,14 @@ impl DeleteQuery {
                 resource_version: text(&["preconditions", "resourceVersion"], "string")?,
                 propagation: text(&["propagationPolicy"], "v1.DeletionPropagation")?,
                 orphan_dependents: orphan,
+                // Set by `checked`, from the validated options.
                 raw: Arc::new(Value::Null),
             },
             &dry_run,
         )
     }
 
-    /// Parses the query.
+    /// Parses the query of a request without a body.
     ///
     /// # Errors
     /// 400 for malformed numbers; 422 for invalid values.
@@ -111,6 +122,7 @@ impl DeleteQuery {
         let mut errors = ErrorList::new();
         let path = FieldPath::new("propagationPolicy");
         let policy = options.propagation.as_deref();
+        // Reported for `propagationPolicy`, as by upstream's `ValidateDeleteOptions`.
         if let (Some(p), Some(_)) = (policy, options.orphan_dependents) {
             errors.push(FieldError::invalid(
                 &path,
@@ -130,6 +142,7 @@ impl DeleteQuery {
         options.raw = Arc::new(raw(&options, dry_run));
         Ok(Self {
             options,
+            // Validation has left no value but `All`.
             dry_run: !dry_run.is_empty(),
         })
     }
@@ -195,12 +208,14 @@ mod tests {
             crate::json!(1),
             crate::json!("x"),
             crate::json!({"orphanDependents": "x"}),
+            crate::json!({"dryRun": ["All", 1]}),
             crate::json!({"preconditions": []}),
             crate::json!({"preconditions": "x"}),
             crate::json!({"ignoreStoreReadErrorWithClusterBreakingPotential": "x"}),
         ] {
             assert_eq!(code(body.clone()), Some(400), "{body:?}");
         }
+        assert_eq!(code(crate::json!({"dryRun": [null]})), Some(422));
         assert_eq!(code(Value::Null), None);
     }
 

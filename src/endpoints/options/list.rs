@@ -56,7 +56,7 @@ struct Selectors {
 }
 
 impl Selectors {
-    /// The fields that are not stored with the entry.
+    /// The fields that are not stored with the entry, extracted at the first use by any selector and then kept with it.
     fn extracted(&self, e: &Entry) -> Option<Fields> {
         let (extract, of) = self.extract.as_ref()?;
         let read = || extract(&e.decode_parts(&of.reads));
@@ -70,6 +70,7 @@ fn find<'a>(fields: &'a [(Str, Str)], name: &str) -> Option<&'a str> {
 
 impl Select for Selectors {
     fn matches(&self, e: &Entry) -> bool {
+        // Labels first: they are stored with the entry, while fields may have to be extracted.
         if !self.labels.matches(&|k| e.label(k)) {
             return false;
         }
@@ -149,11 +150,13 @@ impl ListQuery {
         Ok(Self {
             labels: Arc::new(labels),
             fields: Arc::new(supported(fields, resource)?),
+            // Upstream takes a negative limit for none.
             limit: usize::try_from(limit).unwrap_or(0),
             token,
             version,
             exact: matching == "Exact",
             not_older: matching == "NotOlderThan",
+            // Zero and negative values count as unset, as upstream.
             timeout_seconds: timeout.and_then(|t| u64::try_from(t).ok()).filter(|t| *t > 0),
             bookmarks: query.flag("allowWatchBookmarks").unwrap_or(false),
             initial_events,
@@ -166,6 +169,7 @@ impl ListQuery {
             return Predicate::default();
         }
         let own = resource.selectable.as_ref();
+        // Extraction decodes the object, so it is set up only for selectors that need it.
         let own = own.filter(|_| self.fields.terms().iter().any(is_of_object));
         Predicate(Some(Arc::new(Selectors {
             labels: self.labels.clone(),
@@ -181,17 +185,19 @@ impl ListQuery {
 
     /// The key prefix that can match, and whether it is a complete key.
     pub(crate) fn prefix(&self, resource: &Resource, namespace: &str) -> (String, bool) {
+        // A list of one object by name is served as a lookup instead of a scan.
         let name = self.fields.requires_exact("metadata.name");
         // A complete key needs both name and namespace.
         let usable = !resource.namespaced || !namespace.is_empty();
         match name.filter(|n| usable && !n.is_empty() && path_segment_name(n).is_empty()) {
             Some(name) => (resource.key(namespace, name), true),
+            // With the slash, or the namespace `a` would include `ab`.
             None if resource.namespaced && !namespace.is_empty() => (format!("{namespace}/"), false),
             None => (String::new(), false),
         }
     }
 
-    /// The revision a list reads.
+    /// The revision a list reads, from `resourceVersion`, `resourceVersionMatch` and `limit`.
     ///
     /// # Errors
     /// 400 if `resourceVersion` is not a number.
@@ -207,7 +213,7 @@ impl ListQuery {
     }
 }
 
-/// A `resourceVersion` that is no number. `Display` is the text of upstream's field error.
+/// A `resourceVersion` that is not a number. `Display` is upstream's field error.
 #[derive(Debug, thiserror::Error)]
 #[error("resourceVersion: Invalid value: {}: {source}", quote(.version))]
 pub(crate) struct InvalidResourceVersion {
@@ -240,6 +246,8 @@ pub(crate) fn min_revision(version: &str) -> std::result::Result<MinRevision, In
     }
 }
 
+// Upstream's `ValidateListOptions` (`apimachinery/pkg/apis/meta/internalversion/validation`). The response lists
+// all errors, so their order matters, too.
 fn check_list(matching: &str, initial: Option<bool>, token: &str, version: &str, errors: &mut ErrorList) {
     let path = FieldPath::new("resourceVersionMatch");
     if !matching.is_empty() {
@@ -321,6 +329,7 @@ fn supported(selector: FieldSelector, resource: &Resource) -> Result<FieldSelect
             f => f,
         };
         if knows(field) {
+            // Extracted fields are stored shortened, so the value they are compared with must be, too.
             let value = match custom && !field.starts_with("metadata.") {
                 true => Str::new(shortened(&term.value)),
                 false => term.value.clone(),

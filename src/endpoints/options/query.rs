@@ -51,6 +51,7 @@ impl Query {
         let Some(v) = self.get(name) else {
             return Ok(None);
         };
+        // Rust and Go accept the same numbers; only the two error messages have to be told apart.
         let digits = v.strip_prefix(['-', '+']).unwrap_or(v);
         let why = if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
             "invalid syntax"

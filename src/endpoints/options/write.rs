@@ -3,7 +3,7 @@
 use super::{Query, check, check_dry_run};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::status::{Result, Status};
-use crate::apimachinery::validation::meta::validate_field_manager;
+use crate::apimachinery::validation::meta::{is_print, validate_field_manager};
 use crate::apimachinery::value::{Map, Value};
 use http::HeaderMap;
 use http::header::USER_AGENT;
@@ -11,7 +11,7 @@ use http::header::USER_AGENT;
 /// How unknown and duplicate fields are handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FieldValidation {
-    /// They are ignored.
+    /// They are dropped silently.
     Ignore,
     /// They cause `Warning` headers. The default.
     Warn,
@@ -30,6 +30,7 @@ pub(crate) struct WriteQuery {
     pub field_validation: FieldValidation,
     /// `force`, for applies only.
     pub force: Option<bool>,
+    /// The values of `dryRun` as given; only `All` passes validation.
     values: Vec<String>,
 }
 
@@ -45,6 +46,7 @@ impl WriteQuery {
         let force = query.flag("force").filter(|_| kind == "PatchOptions");
         let mut errors = ErrorList::new();
         let manager_path = FieldPath::new("fieldManager");
+        // Upstream's `ValidatePatchOptions`: without a manager, nobody would own the applied fields.
         if apply && field_manager.is_empty() {
             errors.push(FieldError::required(&manager_path, "is required for apply patch"));
         }
@@ -70,8 +72,10 @@ impl WriteQuery {
                 FieldValidation::Warn
             }
         };
+        // With an error, the values parsed above are not used.
         check(kind, &errors)?;
         Ok(Self {
+            // Validation has left no value but `All`.
             dry_run: !values.is_empty(),
             field_manager,
             field_validation,
@@ -107,7 +111,8 @@ impl WriteQuery {
         manager_of_agent(agent.as_deref().unwrap_or(""))
     }
 
-    /// Handles strict decoding errors according to `fieldValidation`. `wrap` turns their text into a Status.
+    /// Handles strict decoding errors according to `fieldValidation`. `wrap` turns the combined message into a
+    /// Status.
     ///
     /// # Errors
     /// The Status returned by `wrap`, for Strict.
@@ -130,23 +135,20 @@ impl WriteQuery {
 }
 
 fn manager_of_agent(agent: &str) -> String {
-    let printable = |c: &char| !c.is_control();
-    let mut name: String = agent
-        .split('/')
-        .next()
-        .unwrap_or("")
-        .chars()
-        .filter(printable)
-        .collect();
+    /// The maximum length of a field manager, in bytes.
+    const MAX: usize = 128;
+    let prefix = agent.split('/').next().unwrap_or("");
+    let mut name = String::new();
+    // Upstream drops what is not printable (`prefixFromUserAgent` in `endpoints/handlers/create.go`).
+    for c in prefix.chars().filter(|c| is_print(*c)) {
+        if name.len() + c.len_utf8() > MAX {
+            break;
+        }
+        name.push(c);
+    }
     if name.is_empty() {
         return "unknown".to_owned();
     }
-    // The maximum length of a field manager.
-    let mut end = name.len().min(128);
-    while !name.is_char_boundary(end) {
-        end -= 1;
-    }
-    name.truncate(end);
     name
 }
 
@@ -175,6 +177,10 @@ mod tests {
     fn manager_defaults_to_the_user_agent_prefix() {
         assert_eq!(manager_of_agent("my tool/2.3 (x)"), "my tool");
         assert_eq!(manager_of_agent(""), "unknown");
+        assert_eq!(
+            manager_of_agent("a\u{200b}b\u{a0}\u{2028}\u{7f}e\u{301} \"/1"),
+            "abe\u{301} \""
+        );
         assert_eq!(manager_of_agent(&"ü".repeat(100)).len(), 128);
     }
 }

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// Up to this size, copying is cheaper than a second frame.
+/// Up to this size in bytes, copying is cheaper than a second frame.
 const COPIED: usize = 16 * 1024;
 
 /// A body with the bytes and a final newline.
@@ -38,6 +38,7 @@ impl http_body::Body for Chunks {
     }
 
     fn size_hint(&self) -> SizeHint {
+        // An exact size becomes `Content-Length`, so clients can tell a truncated response from a complete one.
         SizeHint::with_exact(self.0.iter().map(|b| b.len() as u64).sum())
     }
 }

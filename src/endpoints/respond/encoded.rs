@@ -26,10 +26,12 @@ pub(crate) fn frame(t: EventType, media: Media, metadata: Option<&str>) -> Encod
         Some(_) => 2,
     };
     let media = match media {
+        // Watches are never YAML: it does not delimit events.
         Media::Json | Media::Yaml => 0,
         Media::Protobuf => 1,
         Media::Cbor => 2,
     };
+    // Three media types per shape; the type of the event is part of the key because it is part of the frame.
     EncodingKey::Frame(t, shape * 3 + media)
 }
 
@@ -38,6 +40,7 @@ pub(crate) fn message(entry: &Entry, def: &'static TypeDef, budget: Option<&Arc<
     entry.encodings.bytes(budget, MESSAGE, || {
         let mut out = Vec::with_capacity(entry.json.len());
         encode_message(def, &entry.decode(), &mut out);
+        // Cached for as long as the object lives, so without spare capacity.
         Bytes::from(out.into_boxed_slice())
     })
 }
@@ -69,6 +72,7 @@ pub(crate) fn whole(entry: &Entry, resource: &Resource, media: Media, budget: Op
         Media::Yaml => make(YAML, yaml::to_vec),
         Media::Cbor => make(CBOR, cbor::to_vec),
         Media::Protobuf => {
+            // The envelope is not cached: it costs a copy, but list and watch need the bare message.
             let message = message(entry, resource.schema.definition()?, budget);
             let gvk = resource.gvk();
             Some(enveloped(&gvk.api_version(), &gvk.kind, &message).into())

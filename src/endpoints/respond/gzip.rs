@@ -15,7 +15,8 @@ use std::io::Write as _;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-/// Responses up to this many bytes are not compressed.
+/// Responses up to this many bytes are not compressed (upstream: `defaultGzipThresholdBytes` in
+/// `endpoints/handlers/responsewriters/writers.go`).
 pub(crate) const THRESHOLD: u64 = 128 * 1024;
 
 /// True if the client accepts gzip.
@@ -23,6 +24,7 @@ pub(crate) fn accepted(headers: &HeaderMap) -> bool {
     let values = headers.get_all(ACCEPT_ENCODING).iter();
     values
         .filter_map(|v| v.to_str().ok())
+        // `gzip;q=1` does not match, as upstream.
         .any(|v| v.split(',').any(|t| t.trim() == "gzip"))
 }
 
@@ -40,6 +42,7 @@ pub(crate) fn always(response: Response) -> Response {
     let (mut head, body) = response.into_parts();
     head.headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     head.headers.append(VARY, HeaderValue::from_static("Accept-Encoding"));
+    // The compressed length is known only at the end.
     head.headers.remove(CONTENT_LENGTH);
     let body = Gzip {
         inner: body,
@@ -64,12 +67,14 @@ impl http_body::Body for Gzip {
             let Some(encoder) = self.encoder.as_mut() else {
                 return Poll::Ready(None);
             };
+            // Small outputs of the encoder are collected, so that a frame is worth its overhead.
             if encoder.get_ref().len() >= 8 * 1024 {
                 let ready = std::mem::take(encoder.get_mut());
                 return Poll::Ready(Some(Ok(Frame::data(ready.into()))));
             }
             match ready!(Pin::new(&mut self.inner).poll_frame(cx)) {
                 Some(Ok(frame)) => {
+                    // Trailers are dropped: the bodies compressed here have none.
                     let (Ok(data), Some(encoder)) = (frame.into_data(), self.encoder.as_mut()) else {
                         continue;
                     };

@@ -36,7 +36,7 @@ const CHUNK: usize = 64 * 1024;
 const SHARED: usize = 32 * 1024;
 /// Estimated size of a table row or metadata item.
 const ITEM: usize = 1024;
-/// Extra capacity for the item that completes a chunk.
+/// Extra capacity, in bytes, for the item that completes a chunk and exceeds its size.
 const SPARE: usize = 16 * 1024;
 
 /// The metadata of a list.
@@ -79,6 +79,7 @@ pub(crate) fn list(
     query: &Query,
     budget: Option<&Arc<Budget>>,
 ) -> Result<Response> {
+    // Only building the response: chunks that are produced later are measured where the body is polled.
     let _timing = request_parts::timing(super::part_of(negotiated.transform));
     let Listing { entries, .. } = listing;
     let plain = negotiated.media == Media::Json && !negotiated.pretty;
@@ -91,6 +92,7 @@ pub(crate) fn list(
         Value::Object(m)
     };
     let kind = resource.list_kind.to_string();
+    // Owned by the body, which outlives this call.
     let (row, budget) = (resource.clone(), budget.cloned());
     match (negotiated.transform, negotiated.media) {
         (Transform::None, _) if plain => Ok(spliced(entries, meta, resource, headers)),
@@ -105,11 +107,13 @@ pub(crate) fn list(
         (Transform::None, _) => {
             let mut document = around(kind, resource.gvk().api_version());
             let typed = !resource.unstructured;
+            // Upstream's list of custom resources is unstructured, and sets `continue` even if it is empty.
             if !typed && meta.token.is_empty() {
                 document.set(&["metadata", "continue"], "");
             }
             let item = streamed::item(negotiated, move |e| {
                 let mut v = e.decode();
+                // Taken before `kind` is removed, which determines the order of the members.
                 let shape = Shape::of(&v);
                 if typed {
                     v.unset(&["kind"]);
@@ -174,6 +178,7 @@ pub(crate) fn list(
             };
             Ok(written(ListBody::new(head, entries, item, b"]}"), headers))
         }
+        // An empty list is nothing special here: protobuf encodes nil and empty slices alike.
         (Transform::PartialList(version), Media::Protobuf) => {
             let item = Box::new(move |e: &Entry| partial::message(&row, e, version, budget.as_ref()));
             let of = (&*format!("meta.k8s.io/{version}"), "PartialObjectMetadataList");
@@ -227,6 +232,7 @@ fn spliced(entries: Vec<Arc<Entry>>, meta: &ListMeta, resource: &Resource, heade
             None => [0..json.len(), 0..0, 0..0],
         };
         for part in parts {
+            // Once a slice is queued, everything after it must be queued too, or it would be sent before it.
             if part.len() >= shared || !pending.is_empty() {
                 pending.push_back(json.slice(part));
             } else {
@@ -252,6 +258,7 @@ fn spliced(entries: Vec<Arc<Entry>>, meta: &ListMeta, resource: &Resource, heade
 /// Sends a list of unknown size. Writes up to the gzip threshold first, and streams the rest if it is larger.
 fn written<W: Write>(mut body: ListBody<W>, headers: &HeaderMap) -> Response {
     let media = Media::Json.content_type();
+    // One byte more than the threshold decides whether the response is compressed.
     let size = gzip::THRESHOLD as usize + 1;
     body.chunk.reserve((body.entries.len() * ITEM).min(size + SPARE));
     body.fill(size);
@@ -325,6 +332,7 @@ impl<W: Write> ListBody<W> {
 /// Locates `kind` and `apiVersion` at the top level, each with its trailing comma: `[first, second]` in the
 /// order in which they are found. `version_at` is an offset inside of `metadata`.
 fn left_out(json: &[u8], version_at: usize, kind: &[u8], api_version: &[u8]) -> Option<[Range<usize>; 2]> {
+    // Both members precede `metadata` in every stored object, so only the bytes before it are searched.
     let head = json.get(..version_at)?;
     if head[1..].starts_with(kind) && head[1 + kind.len()..].starts_with(api_version) {
         let middle = 1 + kind.len();
@@ -348,6 +356,7 @@ fn find_member(head: &[u8], member: &[u8]) -> Option<Range<usize>> {
                 }
                 i += 1;
                 while head.get(i).is_some_and(|b| *b != b'"') {
+                    // Skips the escaped byte: an escaped quote does not end the string.
                     i += if head[i] == b'\\' { 2 } else { 1 };
                 }
             }

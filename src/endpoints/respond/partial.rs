@@ -31,6 +31,7 @@ pub(crate) fn of(resource: &Resource, object: &Value, version: &str) -> Value {
     if !fields.is_empty()
         && let Some(all) = metadata.at_mut(&["annotations"]).and_then(Value::as_object_mut)
     {
+        // Also drops the map when nothing is left: Go omits an empty one.
         all.retain(|key, _| !fields.contains(&key));
         if all.is_empty() {
             metadata.unset(&["annotations"]);

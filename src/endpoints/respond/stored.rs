@@ -14,7 +14,7 @@ use crate::storage::Entry;
 use bytes::Bytes;
 use std::collections::VecDeque;
 
-/// Parameters for building table rows.
+/// Builds the rows of a table from stored objects.
 #[derive(Clone, Copy)]
 pub(crate) struct Rows<'a> {
     /// The kind of the objects.
@@ -51,6 +51,7 @@ impl Rows<'_> {
     /// bytes, and what follows them, are queued in `pieces`, to be sent after `out`.
     pub(crate) fn write_sharing(self, entry: &Entry, out: &mut Vec<u8>, pieces: &mut VecDeque<Bytes>, shared: usize) {
         let stored = entry.json();
+        // Bytes in a layout that the cursor does not expect are decoded as a tree.
         let Ok((object, metadata)) = survey(entry, &stored, &table::reads(self.resource)) else {
             return json::encode_as(Shape::table_row(), &self.tree(entry), out);
         };
@@ -98,6 +99,7 @@ impl Rows<'_> {
 /// The metadata of a table with a single row.
 fn list_metadata(entry: &Entry) -> Map {
     let mut metadata = Map::new();
+    // Empty if the bytes contain no `resourceVersion`.
     if entry.version_span.1 > 0 {
         metadata.insert("resourceVersion", entry.revision.0.to_string());
     }
@@ -163,6 +165,8 @@ impl Metadata {
             }
             match mask.member(key) {
                 Some((name, mask)) => members.push((name.clone(), cursor.read(mask)?)),
+                // Managed fields are often the largest part of an object; their span is known, so they are not
+                // scanned.
                 None if value_at == managed_at => cursor.go(value_at + managed_len),
                 None => cursor.skip()?,
             }
@@ -174,6 +178,7 @@ impl Metadata {
         };
         let members = match mask {
             Mask::Members(_) => Value::Object(Map::from_pairs(members)),
+            // The mask selects all of the metadata, so it is read as a whole.
             mask => Cursor::at(stored, start).read(mask)?,
         };
         Ok((found, members))
@@ -206,11 +211,13 @@ fn survey(entry: &Entry, stored: &[u8], mask: &Mask) -> Result<(Value, Metadata)
         let (_, metadata) = survey(entry, stored, &none)?;
         return Ok((projection::read(stored, mask)?, metadata));
     };
+    // One more for `metadata`, which is always located.
     let mut missing = wanted.len() + usize::from(mask.member(b"metadata").is_none());
     let (mut members, mut metadata) = (Vec::with_capacity(wanted.len()), None);
     let mut cursor = Cursor::at(stored, 0);
     cursor.enter()?;
     while missing > 0 {
+        // A wanted member may be absent, such as the status of a new object.
         let Some(key) = cursor.key()? else { break };
         let wanted = mask.member(key);
         if key == b"metadata" {

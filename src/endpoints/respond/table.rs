@@ -40,7 +40,7 @@ impl Include {
     }
 }
 
-/// The columns of kinds that define none.
+/// The columns of kinds that define none (upstream: `registry/rest/table.go`).
 pub(crate) static DEFAULT_COLUMNS: [Column; 2] = [
     Column {
         name: Str::const_new("Name"),
@@ -100,6 +100,7 @@ pub(crate) fn reads(resource: &Resource) -> Cow<'_, Mask> {
 pub(crate) fn cells(resource: &Resource, object: &Value) -> Vec<Value> {
     match &resource.columns {
         Some(c) => (c.cells)(object),
+        // Upstream's default columns: a kind without a printer shows at least these.
         None => vec![
             Value::from(object.str_at(&["metadata", "name"])),
             Value::from(object.str_at(&["metadata", "creationTimestamp"])),
@@ -115,7 +116,7 @@ pub(crate) fn conditions(resource: &Resource, object: &Value) -> Value {
         .map_or(Value::Null, |c| (c.conditions)(object))
 }
 
-/// The row of an object.
+/// The row of an object as a tree. [`super::stored`] writes the same row from stored bytes.
 pub(crate) fn row(resource: &Resource, object: &Value, version: &str, include: Include) -> Value {
     let mut m = Map::new();
     m.insert("cells", cells(resource, object));

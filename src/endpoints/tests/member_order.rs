@@ -1,5 +1,4 @@
-//! The members of what is served are in the order of Go's structs, as text. The recordings (`tests/wire`)
-//! compare trees.
+//! The members of served JSON are in the order of Go's structs. The recordings (`tests/wire`) compare trees.
 
 use super::support::{Served, serve};
 use crate::apimachinery::codec::json;

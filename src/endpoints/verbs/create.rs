@@ -23,6 +23,7 @@ pub(crate) async fn create(mut call: Call, req_body: Body) -> VerbResult {
         call.check_name()?;
     }
     let negotiated = call.negotiate(call.offer())?;
+    // As in upstream's `handlers/create.go`, 415 precedes reading the body; update reads the body first.
     let body_type = body::body_type(&call.parts.headers, call.definition().is_some(), call.codecs)?;
     let bytes = body::read(req_body).await?;
     let options = WriteQuery::parse(&call.query, "CreateOptions", false)?;
@@ -31,6 +32,8 @@ pub(crate) async fn create(mut call: Call, req_body: Body) -> VerbResult {
     call.check_namespace(&mut object)?;
     note(&call, &object);
 
+    // The body is read and decoded before the task is detached: a client that disconnects until then leaves no
+    // trace.
     let raw = Arc::new(options.to_value("CreateOptions", call.query.text("fieldValidation")));
     let manager = options.manager(&call.parts.headers);
     let (reply, late) = (Reply::to(&call, negotiated), call.late.clone());
@@ -61,6 +64,7 @@ async fn run(call: Call, object: Value, raw: Arc<Value>, manager: String) -> Res
             .create_through(&call.cx, call.name(), &*handler, object, &options);
         return Ok((201, answered(created.await?)));
     }
+    // Reviews are evaluated and never stored.
     if let Backing::CreateOnly(handler) = &call.resource().backing {
         let answer = call.store().review(&call.cx, &**handler, object, &options).await?;
         return Ok((201, answered(answer)));
@@ -80,6 +84,8 @@ fn answered(mut answer: Value) -> ResultObject {
 /// decoding.
 pub(crate) fn note(call: &Call, object: &Value) {
     let trail = &call.cx.audit;
+    // Defaulting copies the object, so it is only done at audit levels that record it. A subresource of another
+    // kind has no defaults of the parent's strategy.
     if trail.wants_objects() && call.kind() == call.resource().gvk() {
         let mut whole = object.clone();
         call.resource().strategy.default(&mut whole);
@@ -89,14 +95,15 @@ pub(crate) fn note(call: &Call, object: &Value) {
     }
 }
 
-/// Upstream's message for every body that does not decode to the `Scale` of a custom resource: the decoder looks up the
-/// name of the Go type in a scheme that does not contain it (`customresource_handler.go`).
+/// Upstream's message for every body that does not decode to the `Scale` of a custom resource: the decoder looks up
+/// the name of the Go type in a scheme that does not contain it (`customresource_handler.go`).
 const NO_SCALE: &str = "no kind is registered for the type v1.Scale in scheme \
                         \"k8s.io/apiextensions-apiserver/pkg/apiserver/customresource_handler.go:781\"";
 
 /// Decodes the body of a create or update into the endpoint's kind, applying `fieldValidation`.
 pub(crate) fn decode(call: &Call, bytes: &[u8], body_type: body::BodyType, options: &WriteQuery) -> Result<Value> {
     let decoded = decode_body(call, bytes, body_type, options);
+    // `scale` of a custom resource: upstream's decoder fails for every reason with the same message.
     match call.resource().unstructured && !takes_custom_resources(call) {
         true => decoded.map_err(|_| Status::bad_request(NO_SCALE)),
         false => decoded,
@@ -110,7 +117,8 @@ fn decode_body(call: &Call, bytes: &[u8], body_type: body::BodyType, options: &W
         duplicates,
         too_large,
     } = match body::decode(bytes, body_type, &expected, type_check(call)) {
-        // Eviction is the only endpoint that accepts two versions of its kind.
+        // Eviction is the only endpoint that accepts two versions of its kind. If the older version does not fit
+        // either, the first error is returned.
         Err(s) if &*expected.kind == "Eviction" => body::decode(
             bytes,
             body_type,
@@ -125,6 +133,7 @@ fn decode_body(call: &Call, bytes: &[u8], body_type: body::BodyType, options: &W
         other => other?,
     };
     let given = value.gvk();
+    // YAML is not affected: upstream converts it to JSON first, which drops repeated keys.
     let is_repeated = body_type == body::BodyType::Json && !duplicates.is_empty();
     let strict = options.field_validation == FieldValidation::Strict;
     let mut findings = match body_type {
@@ -134,13 +143,17 @@ fn decode_body(call: &Call, bytes: &[u8], body_type: body::BodyType, options: &W
     let refused = |text: &str| body::cannot_be_handled(&given, &expected, text);
     // Go reports errors in the document's order, and of the first of several members of a name too.
     let in_document = || body::explained(call.definition()?, bytes, body_type);
+    // Explaining the error parses the body again with Go's rules, so it is done only for refused bodies.
     findings.extend(normalize(call, &mut value, |text| {
         refused(in_document().as_deref().unwrap_or(text))
     })?);
+    // A repeated member decodes twice in Go, so the first value can fail although the last one is valid and is
+    // all that the tree holds.
     if too_large.is_some() || is_repeated {
         if let Some(text) = in_document() {
             return Err(refused(&text));
         }
+        // Only an error if a huge number is still in the tree: those in unknown fields are dropped by Go, too.
         if let Some(e) = too_large.filter(|_| json::has_huge_numbers(&value)) {
             return Err(e);
         }

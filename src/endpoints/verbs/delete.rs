@@ -19,8 +19,10 @@ async fn options(call: &Call, req_body: Body) -> Result<DeleteQuery> {
     if bytes.is_empty() {
         return DeleteQuery::from_query(&call.query);
     }
+    // `DeleteOptions` has a protobuf encoding whatever the kind, so `true` also for custom resources.
     let body_type = body::body_type(&call.parts.headers, true, call.codecs)?;
     let document = body::parse_delete_options(&bytes, body_type).map_err(|e| Status::bad_request(e.to_string()))?;
+    // Before they are validated: upstream audits what the client sent.
     call.cx.audit.request_options(&document.value);
     DeleteQuery::from_body(&document.value).map_err(|e| match (body_type, by_gvk("", "v1", "DeleteOptions")) {
         // Go's message quotes the number as the client wrote it.
@@ -32,6 +34,7 @@ async fn options(call: &Call, req_body: Body) -> Result<DeleteQuery> {
 }
 
 fn warn(call: &Call, query: &DeleteQuery) {
+    // Jobs orphan their pods by default, which upstream warns about (`pkg/registry/batch/job/storage/storage.go`).
     let unset = query.options.propagation.is_none() && query.options.orphan_dependents.is_none();
     if let Some(text) = call
         .resource()
@@ -51,6 +54,7 @@ pub(crate) async fn delete(mut call: Call, req_body: Body) -> VerbResult {
     call.check_name()?;
     call.cx.dry_run = query.dry_run;
     warn(&call, &query);
+    // Kept aside: the options move into the task.
     let orphan_said_no = query.options.orphan_dependents == Some(false);
     let (store, cx, name) = (call.store().clone(), call.cx.clone(), call.name().to_owned());
     let work = async move { store.delete(&cx, &name, &query.options).await };
@@ -75,6 +79,7 @@ fn answer(call: &Call, code: u16, deleted: &Deleted, negotiated: Negotiated) -> 
             call.store().budget(),
         );
     }
+    // The UID in the details lets a client tell the deleted object from a new one of the same name.
     let uid = match &deleted.object {
         ResultObject::Stored(e) => e.decode().uid().to_owned(),
         ResultObject::Tree(v) => v.uid().to_owned(),
@@ -94,6 +99,7 @@ pub(crate) async fn delete_collection(mut call: Call, req_body: Body) -> VerbRes
     let prefix = list::token_prefix(&select);
     let (store, cx) = (call.store().clone(), call.cx.clone());
     let work = async move { store.delete_collection(&cx, select, &delete.options).await };
+    // No time limit, as upstream: deleting many objects may take longer than 34 seconds.
     let listing = finish::to_the_end(work, call.late.clone()).await?;
     let meta = list::meta(&prefix, &listing);
     list::respond(&call, listing, &meta, negotiated)

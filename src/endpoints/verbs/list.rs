@@ -21,6 +21,8 @@ const MANY_COMPARISONS: usize = 8 << 10;
 const MEMORY: usize = 512 << 10;
 
 pub(crate) async fn list(call: Call) -> VerbResult {
+    // Decided before the list runs, by the number of all objects of the kind: which of them match is only known
+    // after the comparisons.
     if takes_long(&call.query, query_length(&call), call.store().storage().count()) {
         offload::run_offloaded(MEMORY, answer(call)).await
     } else {
@@ -37,6 +39,7 @@ fn takes_long(query: &Query, length: usize, objects: usize) -> bool {
     // Before parsing, the commas tell how many terms there are at most.
     let commas = |name: &str| query.text(name).bytes().filter(|b| *b == b',').count();
     let terms = || 2 + commas("labelSelector") + commas("fieldSelector");
+    // Each of the two selectors has one term more than it has commas, hence the 2 in `terms`.
     length > SHORT_QUERY || objects > MANY || objects * terms() > MANY_COMPARISONS
 }
 
@@ -65,13 +68,17 @@ async fn answer(call: Call) -> VerbResult {
     let options = options(&call, &query)?;
     let prefix = token_prefix(&options);
     let listing = match call.store().list(options).await {
+        // Pagination that outlives compaction: the client may continue with objects of a newer revision
+        // (`handleCompactedErrorForPaging` in upstream's `etcd3/errors.go`).
         Err(s) if s.code == 410 && !query.token.is_empty() => return Err(renewed(s, &query, &prefix)),
         other => other?,
     };
     let meta = meta(&prefix, &listing);
+    // The stored size approximates the cost of converting: it is known without reading the objects.
     let size: usize = listing.entries.iter().map(|e| e.json.len()).sum();
     let response = move || respond(&call, listing, &meta, negotiated);
-    // A small number of objects may still be large.
+    // A small number of objects may still be large. Plain JSON is spliced from stored bytes, chunk by chunk, on the
+    // pool.
     if !negotiated.is_plain() && offload::is_heavy(size) {
         return offload::run_offloaded(MEMORY, async move { response() }).await;
     }
@@ -91,7 +98,7 @@ pub(super) fn respond(call: &Call, listing: Listing, meta: &ListMeta, negotiated
     )
 }
 
-/// The metadata of a list.
+/// The metadata of a list. `prefix` is what its continue token is relative to.
 pub(crate) fn meta(prefix: &str, listing: &Listing) -> ListMeta {
     ListMeta {
         // Computed resources have no revision.
@@ -103,6 +110,7 @@ pub(crate) fn meta(prefix: &str, listing: &Listing) -> ListMeta {
             .next
             .as_ref()
             .map_or_else(String::new, |t| continue_token::encode(t, prefix)),
+        // Without a continue token there is nothing left to count.
         remaining: listing.next.as_ref().and(listing.remaining),
     }
 }
@@ -113,11 +121,13 @@ pub(crate) fn options(call: &Call, query: &ListQuery) -> Result<ListOptions> {
     let token = match query.token.as_str() {
         "" => None,
         text => {
+            // The token already contains the revision to read.
             if !query.version.is_empty() && query.version != "0" {
                 return Err(Status::bad_request(
                     "specifying resource version is not allowed when using continue",
                 ));
             }
+            // Tokens are relative to the prefix, so a forged one cannot read another namespace.
             let token = continue_token::decode(text, if single { "" } else { &prefix });
             Some(token.map_err(|e| Status::bad_request(format!("invalid continue token: {e}")))?)
         }
@@ -159,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_takes_long_by_objects_times_terms() {
+    fn the_cost_of_a_list_is_objects_times_terms() {
         let query = |terms: usize| Query::parse(&format!("labelSelector={}", vec!["a"; terms].join(",")));
         assert!(!takes_long(&query(1), 100, MANY) && takes_long(&query(1), 100, MANY + 1));
         assert!(!takes_long(&query(1), SHORT_QUERY, 0) && takes_long(&query(1), SHORT_QUERY + 1, 0));

@@ -82,6 +82,8 @@ pub(crate) async fn patch(mut call: Call, req_body: Body) -> VerbResult {
     call.require_name()?;
     let negotiated = call.negotiate(call.offer())?;
     let bytes = body::read(req_body).await?;
+    // The audit event records JSON. Bodies in other encodings are decoded for it, only if it records bodies at
+    // all.
     call.cx.audit.request_patch(&bytes, |raw| match patch_type {
         PatchType::Apply => body::parse_yaml(raw).ok().map(|d| d.value),
         PatchType::ApplyCbor => body::parse(raw, body::BodyType::Cbor).ok().map(|d| d.value),
@@ -93,6 +95,7 @@ pub(crate) async fn patch(mut call: Call, req_body: Body) -> VerbResult {
     call.cx.dry_run = options.dry_run;
     let manager = options.manager(&call.parts.headers);
     let write = WriteOptions {
+        // An apply tracks the fields of its manager itself, in `server_side`.
         manager: (!apply).then(|| manager.clone()),
         subresource: call.subresource().to_owned(),
         // To admission, a patch is an update.
@@ -125,6 +128,8 @@ struct Patcher {
 impl Patcher {
     async fn run(&self, write: &WriteOptions) -> Result<Updated> {
         let call = &self.call;
+        // A `copy` operation can multiply the document, so the size of body and object does not bound the cost and
+        // `dispatch` may have left the patch on the reactor.
         if self.has_copies() {
             compute::leave_reactor(MEMORY_OF_COPIES).await;
         }
@@ -134,6 +139,8 @@ impl Patcher {
             for _ in 1..RETRIES {
                 let live = handler.live(&call.cx, call.name()).await?;
                 let object = self.apply(Some(&live))?;
+                // A patch that sets `resourceVersion` demands that version: retrying would fail again, or hide the
+                // conflict.
                 let same_version = object.resource_version() == live.resource_version();
                 match custom(call, handler, object, write).await {
                     Err(s) if s.reason == "Conflict" && same_version => {}
@@ -143,7 +150,9 @@ impl Patcher {
             let live = handler.live(&call.cx, call.name()).await?;
             return custom(call, handler, self.apply(Some(&live))?, write).await;
         }
+        // Only apply creates a missing object.
         let upsert = self.patch_type.is_apply();
+        // Called again with the new live object after each conflict, so it must not consume the patch.
         let mut transform = |live: Option<&Value>| self.apply(live);
         call.store()
             .update(&call.cx, call.name(), &mut transform, upsert, write)
@@ -160,8 +169,11 @@ impl Patcher {
     fn apply(&self, live: Option<&Value>) -> Result<Value> {
         let mut object = match (self.patch_type, live) {
             (PatchType::Apply | PatchType::ApplyCbor, live) => self.server_side(live)?,
+            // The registry calls with `None` only if there is no object, which only apply creates.
             (_, None) => return Err(absent(&self.call)),
             (PatchType::Json, Some(live)) => {
+                // Decoded for every attempt: conflicts are rare, and a kept patch would need a copy for each
+                // application.
                 let patch = JsonPatch::decode(&self.bytes, self.prefixed())?;
                 let findings = patch.findings.clone();
                 self.decoded(patch.apply(live.clone())?, findings, || {
@@ -186,7 +198,7 @@ impl Patcher {
         self.options.field_validation != super::super::options::FieldValidation::Ignore
     }
 
-    /// The patched document as errors show it; `patched` patches a text with another.
+    /// The patched document as error messages quote it; `patched` applies a JSON patch to JSON.
     fn shown(&self, live: &Value, patched: fn(&str, &str) -> Option<String>) -> Option<String> {
         let (live, patch) = (api::json::to_vec(live), &self.bytes);
         patched(&String::from_utf8_lossy(&live), &String::from_utf8_lossy(patch))
@@ -206,6 +218,7 @@ impl Patcher {
         mut findings: Vec<String>,
         shown: impl Fn() -> Option<String>,
     ) -> Result<Value> {
+        // Findings are sorted by their position in the patched document, so it is encoded before normalizing.
         let text = json::to_vec(&object);
         let shown = || shown().unwrap_or_else(|| String::from_utf8_lossy(&text).into_owned());
         let expected = self.call.kind();
@@ -233,6 +246,8 @@ impl Patcher {
         if !has_kind {
             object.set(&["kind"], expected.kind.as_str());
         }
+        // All members are reported as unknown because Go's internal types have no JSON tags that match them. The
+        // result has no name, hence the check against an empty object.
         if !has_version && ObjectView::kind(&object) == expected.kind.as_str() {
             let members = object.as_object().into_iter().flat_map(Map::keys);
             let unknown = members.filter(|key| !matches!(*key, "apiVersion" | "kind"));
@@ -247,6 +262,8 @@ impl Patcher {
                 given.version = body::INTERNAL_VERSION.into();
             }
             let document = shown();
+            // Upstream decodes the document as the kind it claims to be, so errors in its fields take precedence over
+            // the mismatch of kinds.
             let own = |def| explain(def, document.as_bytes()).map(|e| e.0);
             let why = body::foreign(&given, &expected, own);
             let why = why.unwrap_or_else(|| body::not_registered(&given, &expected));
@@ -278,6 +295,8 @@ impl Patcher {
             }
             Some(merged) => merged?,
         };
+        // Upstream converts the merged map to the typed object (`FromUnstructuredWithValidation`), so a field of the
+        // wrong type takes precedence over unknown fields.
         if let Some(def) = self.call.definition() {
             coerce(def, &mut object).map_err(|e| refused(shown(), e.0))?;
         }
@@ -313,11 +332,13 @@ impl Patcher {
             force: self.options.force == Some(true),
             reset: &reset_set(resource.strategy.reset_fields(call.subresource())),
         };
+        // The schema of a subresource of its own kind (Scale) differs from that of the parent.
         let own = match call.route.subresource().map(|s| &s.behaviour) {
             Some(SubresourceBehaviour::Custom(handler)) => handler.schema(),
             _ => None,
         };
         let schema = own.as_ref().unwrap_or(&resource.schema);
+        // Conflicts and schema errors take precedence over duplicate keys, as in upstream's `applyPatcher`.
         let object = schema.apply(live, patch, &request)?;
         let text = body::yaml_finding(&duplicates);
         self.options.handle_strict_errors(duplicates, &call.cx.warnings, |_| {

@@ -18,21 +18,26 @@ use std::sync::Arc;
 pub(crate) async fn update(mut call: Call, req_body: Body) -> VerbResult {
     call.require_name()?;
     let negotiated = call.negotiate(call.offer())?;
+    // As in upstream's `handlers/update.go`, the body is read before options and media type are checked, so that 413
+    // takes precedence over 415.
     let bytes = body::read(req_body).await?;
     let options = WriteQuery::parse(&call.query, "UpdateOptions", false)?;
     call.cx.dry_run = options.dry_run;
     let body_type = body::body_type(&call.parts.headers, call.definition().is_some(), call.codecs)?;
     let mut object = decode(&call, &bytes, body_type, &options)?;
     call.check_namespace(&mut object)?;
+    // Before the name is checked: upstream audits the object even if it is refused then.
     note(&call, &object);
     call.check_body_name(&object)?;
     call.check_name()?;
+    // Adds its warning only once per request, not for each attempt of the update loop.
     dedup_owner_references(&mut object, &call.cx.warnings, false);
 
     let write = WriteOptions {
         manager: Some(options.manager(&call.parts.headers)),
         subresource: call.subresource().to_owned(),
         options: Arc::new(options.to_value("UpdateOptions", call.query.text("fieldValidation"))),
+        // A UID in the body is a precondition: the object must not have been replaced by another one of its name.
         uid: Some(object.uid().to_owned()).filter(|u| !u.is_empty()),
         kind: None,
         authorize_create: call.authorize_create.clone(),
@@ -47,6 +52,7 @@ async fn replace(call: &Call, object: Value, write: &WriteOptions) -> Result<Upd
     if let Some(SubresourceBehaviour::Custom(handler)) = call.route.subresource().map(|s| &s.behaviour) {
         return custom(call, handler, object, write).await;
     }
+    // Cloned because the store mutates its copy and asks again after a conflict.
     let mut transform = |_: Option<&Value>| Ok(object.clone());
     call.store()
         .update(&call.cx, call.name(), &mut transform, false, write)

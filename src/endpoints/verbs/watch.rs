@@ -40,7 +40,7 @@ use tokio::time::Sleep;
 /// bounds the memory held by a watch whose client does not read.
 const CHUNK: usize = 16 * 1024;
 
-/// Approximate memory for encoding an object for a watch.
+/// Estimated memory, in bytes, for encoding one object for a watch on the compute pool.
 const ENCODING: usize = 4 << 20;
 
 pub(crate) async fn watch(call: Call) -> VerbResult {
@@ -48,18 +48,20 @@ pub(crate) async fn watch(call: Call) -> VerbResult {
     if !resource.verbs.has(crate::registry::Verbs::WATCH) {
         return Err(Status::method_not_supported(&resource.group_resource(), "watch"));
     }
+    // As in upstream's `ListResource`, `Accept` is first checked for an object, and for a stream only at the end.
     call.negotiate(Offer::Objects)?;
     // Below `/watch/` upstream checks the options of a list, unless the query asks for a watch as well.
     let is_watch = !call.route.watch_path || call.query.flag("watch") == Some(true);
+    // Admission counts the terms of the parsed selectors, so it runs where they are parsed; a refused query is
+    // then also freed on the pool.
     let (mut call, (query, permit)) = list::parse(call, is_watch, move |call, mut query| {
         fix_name(call, &mut query)?;
         let permit = admit(call, query.terms())?;
         Ok((query, permit))
     })
     .await?;
-    let timeout = query
-        .timeout_seconds
-        .map_or_else(|| spread(call.min_request_timeout), Duration::from_secs);
+    let timeout = timeout(query.timeout_seconds, call.min_request_timeout);
+    // The store needs it too: it sends a bookmark shortly before, from which the client resumes.
     let until = Instant::now() + timeout;
     let selectors = selectors(&call)?;
     let options = options(&call, &query, until)?;
@@ -111,6 +113,8 @@ pub(crate) async fn watch(call: Call) -> VerbResult {
         permit,
         _selectors: selectors,
         parts: VecDeque::new(),
+        refused: false,
+        // Pinned on the heap: the body is polled through a reference and must be `Unpin`.
         timeout: Box::pin(tokio::time::sleep(timeout)),
         metrics: call.watch_metrics.clone(),
         ending: [RequestContext::of(&call.parts).ending.clone(), call.retired.clone()].map(|s| s.map(Ends::new)),
@@ -132,6 +136,7 @@ fn admit(call: &Call, terms: usize) -> Result<Option<WatchPermit>> {
         return Ok(None);
     };
     let user = &call.cx.user;
+    // Administrators must be able to watch even while tenants use up all places.
     let exempt = user.groups.iter().any(|group| *group == *MASTERS);
     let permit = budget.admit_watch(&user.name, terms, exempt);
     permit
@@ -155,8 +160,18 @@ fn selectors(call: &Call) -> Result<Option<Reservation>> {
     Ok(Some(reservation))
 }
 
+/// How long the watch may last.
+fn timeout(requested_seconds: Option<u64>, minimum: Duration) -> Duration {
+    /// Go's longest duration, some 292 years. An [`Instant`] so far ahead still exists, unlike one that is as many
+    /// seconds ahead as a client can ask for.
+    const LONGEST: Duration = Duration::from_nanos(i64::MAX.cast_unsigned());
+    // `timeoutSeconds` is not spread: the client chose it.
+    requested_seconds.map_or_else(|| spread(minimum), |seconds| Duration::from_secs(seconds).min(LONGEST))
+}
+
 /// A random duration between one and two times `minimum`, so that watches do not all end at the same time.
 fn spread(minimum: Duration) -> Duration {
+    // Only needs to differ between watches, so 32 bits of an existing source of randomness suffice.
     let random = uuid::Uuid::new_v4().as_u128() as u32;
     minimum.mul_f64(1.0 + f64::from(random) / f64::from(u32::MAX))
 }
@@ -180,9 +195,13 @@ fn options(call: &Call, query: &ListQuery, until: Instant) -> Result<WatchOption
     let (prefix, single) = query.prefix(call.resource(), &call.cx.namespace);
     let min = min_revision(&query.version)?;
     let (since, initial) = match (min, query.initial_events) {
+        // The requested state comes first and replaces the replay of history.
         (min, Some(true)) => (None, Some(min)),
+        // From a revision: the changes since then are replayed.
         (MinRevision::AtLeast(r), _) => (Some(r), None),
+        // Only changes from now on.
         (_, Some(false)) => (None, None),
+        // Older clients: without a revision, the state comes first as ADDED events.
         (min, None) => (None, Some(min)),
     };
     Ok(WatchOptions {
@@ -212,6 +231,9 @@ struct Stream {
     _selectors: Option<Reservation>,
     /// The parts of a large frame that remain to be sent.
     parts: VecDeque<Bytes>,
+    /// Whether a frame was dropped, because this user's watches already hold too much memory. No event may follow
+    /// one that is missing, so the stream ends after what precedes it, and the client resumes from there.
+    refused: bool,
     metrics: Option<WatchMetrics>,
     timeout: Pin<Box<Sleep>>,
     /// Fire when the server shuts down, and when the resource is replaced.
@@ -256,6 +278,7 @@ impl Stream {
     /// there is data to send and the stream will be polled again anyway, so checking the signal's state
     /// suffices.
     fn is_over(&mut self, cx: &mut Context<'_>, busy: bool) -> bool {
+        // Signals first: they are checked with a load, while the timer needs a poll.
         let ended = self.ending.iter_mut().flatten().fold(false, |ended, ends| {
             ended || ends.signal.fired() || (!busy && ends.fired.as_mut().poll(cx).is_ready())
         });
@@ -264,6 +287,9 @@ impl Stream {
 
     /// Returns the next event.
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<EncodedFrame>> {
+        if self.refused {
+            return Poll::Ready(None);
+        }
         loop {
             match self.poll_computed(cx) {
                 Poll::Ready(Some(Step::Frame(frame))) => return Poll::Ready(Some(frame)),
@@ -294,7 +320,7 @@ impl Stream {
         }
     }
 
-    /// Returns the next event in one piece; `None` also if this user's watches already hold too much memory.
+    /// Returns the next event in one piece; `None` also if the next one is refused.
     fn poll_message(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         let Some(frame) = ready!(self.poll_event(cx)) else {
             return Poll::Ready(None);
@@ -304,6 +330,7 @@ impl Stream {
         }
         let parts = std::mem::take(&mut self.parts);
         Poll::Ready(match parts.len() {
+            // A WebSocket message is one piece; only objects too large to copy into a frame have several parts.
             0 | 1 => parts.into_iter().next(),
             _ => Some(parts.into_iter().collect::<Vec<_>>().concat().into()),
         })
@@ -318,16 +345,17 @@ impl Stream {
             return Poll::Ready(None);
         };
         let Some(first) = self.small(first) else {
-            // No part if this user's watches already hold too much memory: the stream ends and the client
-            // resumes.
+            // No part if the frame was refused.
             return Poll::Ready(self.parts.pop_front());
         };
         let Some(second) = self.ready() else {
             return Poll::Ready(Some(first));
         };
+        // A second available frame suggests more of them; a single frame is sent without copying it.
         let mut joined = Vec::with_capacity((first.len() + second.len()) * 2);
         joined.extend_from_slice(&first);
         joined.extend_from_slice(&second);
+        // Stops at a large frame, which `ready` has moved to `parts` and which must follow what is joined.
         while joined.len() < CHUNK && self.parts.is_empty() {
             match self.ready() {
                 Some(frame) => joined.extend_from_slice(&frame),
@@ -343,6 +371,7 @@ impl Stream {
             (WatchItem::Initial(_), None) => {}
             _ => self.initializing = None,
         }
+        // Not reached: no item is taken from the watch while an earlier one is being encoded.
         let Encoder::Idle(frames) = &mut self.frames else {
             return Step::Later;
         };
@@ -351,11 +380,14 @@ impl Stream {
             let frame = frames.encode(item);
             return self.step_of(frame);
         };
+        // `Lost` until the job is stored below; nothing in between can fail.
         if let Encoder::Idle(mut frames) = std::mem::replace(&mut self.frames, Encoder::Lost) {
             let encode = async move {
                 let frame = frames.encode(item);
                 (frames, frame)
             };
+            // The encoder moves into the job and comes back with the result: it holds state (the columns sent), and
+            // order must be kept, so a watch never encodes two items at once.
             let job = async move { current.run(ENCODING, encode).await.ok() };
             self.frames = Encoder::Computing(job.boxed());
         }
@@ -387,18 +419,21 @@ impl Stream {
         }
     }
 
-    /// Returns a frame small enough to be joined with others; larger ones are moved to `parts`.
+    /// Returns a frame small enough to be joined with others; larger ones are moved to `parts` or `refused`.
     fn small(&mut self, frame: EncodedFrame) -> Option<Bytes> {
         match frame {
             EncodedFrame::Own(frame) if frame.len() < CHUNK => return Some(frame.into()),
             EncodedFrame::Own(frame) => {
                 let bytes = match &self.permit {
                     None => Some(frame.into()),
+                    // Charged until the connection drops the bytes: a client that does not read keeps them in memory.
                     Some(permit) => permit.hold_frame(frame).map(Bytes::from_owner),
                 };
+                self.refused = bytes.is_none();
                 self.parts.extend(bytes);
             }
             EncodedFrame::Shared(frame) if frame.len() < CHUNK => return Some(frame),
+            // Not charged to the watch: the shared copy is charged to the budget once, whoever holds it.
             EncodedFrame::Shared(frame) => self.parts.push_back(frame),
             EncodedFrame::Around(head, object, tail) => {
                 self.parts.extend([head.into(), object, Bytes::from_static(tail)]);
@@ -432,3 +467,6 @@ impl http_body::Body for Stream {
             .map(|chunk| chunk.map(|bytes| Ok(Frame::data(bytes))))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -29,7 +29,7 @@ use std::sync::Arc;
 
 /// The annotation of a definition that holds its rules, in YAML or JSON.
 pub(crate) const ANNOTATION: &str = "torana.dev/conversion";
-/// Longest annotation in bytes, and most rules, so that proving it takes milliseconds.
+/// Longest annotation in bytes and maximum number of rules, so that the proof takes milliseconds.
 const MAX_BYTES: usize = 64 << 10;
 const MAX_RULES: usize = 256;
 
@@ -53,7 +53,7 @@ pub(crate) enum Error {
     /// The annotation is too long.
     #[error("must have at most {MAX_BYTES} bytes")]
     TooLong,
-    /// The annotation is no YAML.
+    /// The annotation is not valid YAML.
     #[error(transparent)]
     Yaml(#[from] yaml::Error),
     /// A rule is malformed.
@@ -73,7 +73,7 @@ pub(crate) enum Error {
     NoRoute(String, String),
 }
 
-/// The rules of a definition; `None` if it has none.
+/// The text of a definition's rules; `None` if it has none.
 pub(in crate::extensions) fn annotation(definition: &Value) -> Option<&str> {
     definition.at(&["metadata", "annotations"]).get(ANNOTATION).as_str()
 }
@@ -82,10 +82,12 @@ pub(in crate::extensions) fn annotation(definition: &Value) -> Option<&str> {
 /// converted to every other and back without loss.
 pub(crate) fn validate(definition: &Value) -> ErrorList {
     let mut errors = ErrorList::new();
+    // Definitions without rules are nearly all; they cost one lookup.
     let Some(text) = annotation(definition) else {
         return errors;
     };
     let at = FieldPath::new("metadata").child("annotations").key(ANNOTATION);
+    // The value is left out of the errors: it would repeat up to 64 KiB of rules in each.
     let mut refuse = |why: &dyn Display| errors.push(FieldError::invalid(&at, Value::Null, why.to_string()));
     if definition.str_at(&["spec", "conversion", "strategy"]) == "Webhook" {
         refuse(&"must not be set when spec.conversion.strategy is Webhook");
@@ -106,6 +108,7 @@ pub(crate) fn validate(definition: &Value) -> ErrorList {
     }
     let versions = definition.at(&["spec", "versions"]).items();
     let names: Vec<&str> = versions.iter().map(|v| v.str_at(&["name"])).collect();
+    // Every pair of versions needs a route, since clients may read any version of an object stored in any other.
     if let Err(e) = routes(&pairs.into_iter().map(Arc::new).collect::<Vec<_>>(), &names) {
         refuse(&e);
     }
@@ -142,9 +145,11 @@ fn routes(pairs: &[Arc<Pair>], versions: &[&str]) -> Result<HashMap<(String, Str
     let mut seen = HashSet::new();
     for pair in pairs {
         let [from, to] = [&*pair.sides[0].version, &*pair.sides[1].version];
+        // Ordered by name, so that a pair and its reverse count as the same.
         if from == to || !seen.insert((from.min(to), from.max(to))) {
             return Err(Error::RepeatedPair(from.to_owned(), to.to_owned()));
         }
+        // Every rule can be undone, so each pair is an edge in both directions.
         for (a, b, forward) in [(from, to, true), (to, from, false)] {
             let pair = pair.clone();
             neighbours.entry(a).or_default().push((b, Step { pair, forward }));
@@ -153,7 +158,9 @@ fn routes(pairs: &[Arc<Pair>], versions: &[&str]) -> Result<HashMap<(String, Str
     let mut routes = HashMap::new();
     for start in versions {
         let mut found: HashMap<&str, Vec<Step>> = HashMap::from([(*start, Vec::new())]);
+        // Breadth first, so the first way found is the shortest: fewer steps keep fewer annotations.
         let mut queue = VecDeque::from([*start]);
+        // At most one visit per version: versions are few, and routes are computed once per change of the definition.
         while let Some(here) = queue.pop_front() {
             for (next, step) in neighbours.get(here).into_iter().flatten() {
                 if !found.contains_key(next) {
@@ -180,6 +187,7 @@ impl Declarative {
     /// [`Error`], for an annotation that was stored without validation.
     pub(crate) fn new(definition: &Value, text: &str) -> Result<Self, Error> {
         let mut pairs = parse(text)?;
+        // Completed here and not in `parse`: validation has to report missing versions itself.
         for pair in &mut pairs {
             let schemas = schemas(definition, pair)?;
             pair.complete(schemas);
@@ -196,6 +204,7 @@ impl Declarative {
     fn one(&self, mut object: Value, to: &GroupVersion) -> Result<Value, NotConverted> {
         let from = GroupVersion::parse(object.api_version()).unwrap_or_default();
         let route = (from.version.to_string(), to.version.to_string());
+        // An object of another group was stored under a definition that has since been replaced.
         let steps = self.routes.get(&route).filter(|_| from.group == self.group);
         let Some(steps) = steps else {
             return Err(NotConverted(
@@ -205,6 +214,7 @@ impl Declarative {
         for step in steps {
             step.pair.convert(&mut object, step.forward);
         }
+        // Last, so that a failed step cannot leave a half-converted object with the new version.
         object.set(&["apiVersion"], to.to_string());
         Ok(object)
     }
@@ -213,6 +223,7 @@ impl Declarative {
 impl Conversion for Declarative {
     fn convert(&self, objects: Vec<Value>, to: &KindVersion) -> Converting {
         let to = GroupVersion::parse(&to.api_version).unwrap_or_default();
+        // Any failure fails the whole list, as upstream does: a client must not see a list with gaps.
         Converting::Done(objects.into_iter().map(|o| self.one(o, &to)).collect())
     }
 }

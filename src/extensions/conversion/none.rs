@@ -1,4 +1,4 @@
-//! The strategy `None`.
+//! The strategy `None`: only the version changes.
 
 use crate::apimachinery::value::Value;
 use crate::registry::converting::{Conversion, Converting, KindVersion};
@@ -9,6 +9,7 @@ pub(super) struct OnlyVersion;
 impl Conversion for OnlyVersion {
     fn convert(&self, mut objects: Vec<Value>, to: &KindVersion) -> Converting {
         for object in &mut objects {
+            // Cheap: versions are short enough to be stored inline.
             object.set(&["apiVersion"], to.api_version.clone());
         }
         Converting::Done(Ok(objects))

@@ -1,5 +1,5 @@
-//! Field ownership across versions: managed fields name the version they were recorded in, and a write
-//! through another one must know what its changes are there.
+//! Field ownership across versions: managed fields are recorded in the version of their write, and a write through
+//! another version must determine its changes there.
 
 use super::DefinitionVersions;
 use crate::api::openapi::Dialect;
@@ -13,7 +13,7 @@ use crate::registry::converting::Converting;
 use crate::schema::{KindSchema, Typed};
 use std::sync::Arc;
 
-/// The schema of one version of a definition, which knows the others.
+/// The schema of one version of a definition, with access to the others.
 pub(super) struct VersionedSchema {
     all: Arc<DefinitionVersions>,
     version: usize,
@@ -81,6 +81,7 @@ impl<'s> Versions<Typed<'s>> for Across<'s> {
         };
         let typed = self.all.schemas[i].structural().typed();
         let mut object = object.clone();
+        // Pruned objects may lack it; they are in the version being written.
         if object.api_version().is_empty() {
             object.set(&["apiVersion"], kind.versions[self.own].api_version.clone());
         }
@@ -100,6 +101,8 @@ impl<'s> Versions<Typed<'s>> for Across<'s> {
         if !self.all.kind.conversion.changes_only_version() {
             return Some(i);
         }
+        // Versions with equal schemas share a shape, so ownership recorded in one is valid in the other without a
+        // conversion.
         // The first version with the same schema.
         let fingerprint = self.all.schemas[i].fingerprint();
         self.all.schemas.iter().position(|s| s.fingerprint() == fingerprint)

@@ -1,4 +1,4 @@
-//! ConversionReviews: the request, and what is accepted as its response. No I/O.
+//! ConversionReviews: encodes the request and validates the response. No I/O.
 
 use crate::apimachinery::codec::json;
 use crate::apimachinery::field::{ErrorList, FieldPath, aggregate, quote};
@@ -12,13 +12,13 @@ use crate::client::webhook::ReviewVersion;
 const GROUP: &str = "apiextensions.k8s.io";
 const KIND: &str = "ConversionReview";
 
-/// Why a response has no converted objects. Upstream's texts.
+/// Why a response has no converted objects. Messages as upstream words them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidResponse {
-    /// The body is no JSON.
+    /// The body is not JSON.
     #[error("couldn't get version/kind; json parse error: {0}")]
     Json(#[source] json::Error),
-    /// It is a review of the other version.
+    /// The response is a review of the other version.
     #[error("converting ({got}.{KIND}) to ({wanted}.{KIND}): unknown conversion")]
     OtherVersion {
         /// Its version.
@@ -26,7 +26,7 @@ pub enum InvalidResponse {
         /// The version of the request.
         wanted: &'static str,
     },
-    /// It is an object of another kind.
+    /// The response is an object of another kind.
     #[error("no kind {} is registered for version {}", quote(.kind), quote(.version))]
     UnknownKind {
         /// Its `kind`.
@@ -34,7 +34,7 @@ pub enum InvalidResponse {
         /// Its `apiVersion`.
         version: String,
     },
-    /// It has no apiVersion or kind.
+    /// The response has no `apiVersion` or no `kind`.
     #[error("expected webhook response of {GROUP}/v1, Kind={KIND}, got {group}/{version}, Kind={kind}")]
     Untyped {
         /// The group of its `apiVersion`.
@@ -47,7 +47,7 @@ pub enum InvalidResponse {
     /// `response` is missing.
     #[error("no response provided")]
     NoResponse,
-    /// It answers another request.
+    /// The response answers another request.
     #[error("expected response.uid={}, got {}", quote(.wanted), quote(.got))]
     Uid {
         /// The UID of the request.
@@ -61,25 +61,25 @@ pub enum InvalidResponse {
     /// The webhook reports a failure, with this message.
     #[error("{0}")]
     FailedWith(String),
-    /// The converted objects are no list.
+    /// The converted objects are not a list.
     #[error("response.convertedObjects is not a list")]
     NotList,
 }
 
-/// Why a converted object is not accepted: upstream's text, before which the caller says where the object
-/// was.
+/// Why a converted object is not accepted, with upstream's message; the caller prepends the object's position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unacceptable {
-    /// It has another version or kind.
+    /// Another version or kind than requested.
     Type(String),
-    /// It has another name, namespace or UID.
+    /// Another name, namespace or UID than the original.
     Identity(String),
-    /// Its metadata are malformed.
+    /// Malformed metadata.
     Metadata(String),
 }
 
 /// The body of a request for `objects`, which are encoded. Upstream sends an empty response along.
 pub(crate) fn request(version: ReviewVersion, uid: &str, desired: &str, objects: &[Vec<u8>]) -> Vec<u8> {
+    // Written by hand: the objects are encoded already, and may be megabytes.
     let mut out = Vec::with_capacity(256 + objects.iter().map(|o| o.len() + 1).sum::<usize>());
     out.extend_from_slice(
         format!(
@@ -88,6 +88,7 @@ pub(crate) fn request(version: ReviewVersion, uid: &str, desired: &str, objects:
         )
         .as_bytes(),
     );
+    // Only the desired version is a client's text; the UID is our own.
     json::encode_str(desired, &mut out);
     out.extend_from_slice(b",\"objects\":[");
     for (i, object) in objects.iter().enumerate() {
@@ -112,6 +113,7 @@ pub fn converted_objects(version: ReviewVersion, uid: &str, body: &[u8]) -> Resu
         return Err(InvalidResponse::NoResponse);
     }
     let got = response.str_at(&["uid"]);
+    // v1beta1 webhooks did not have to echo the UID.
     if version == ReviewVersion::V1 && got != uid {
         return Err(InvalidResponse::Uid {
             wanted: uid.to_owned(),
@@ -128,6 +130,7 @@ pub fn converted_objects(version: ReviewVersion, uid: &str, body: &[u8]) -> Resu
     }
     match review.unset(&["response", "convertedObjects"]) {
         Some(Value::Array(objects)) => Ok(objects),
+        // As in upstream, an absent list is an empty one; the caller compares the counts.
         None | Some(Value::Null) => Ok(Vec::new()),
         Some(_) => Err(InvalidResponse::NotList),
     }
@@ -144,6 +147,7 @@ fn check_type(version: ReviewVersion, review: &Value) -> Result<(), InvalidRespo
             wanted: version.name(),
         });
     }
+    // Missing members pass here, since upstream's decoder defaults them.
     let differs = |got: &str, wanted: &str| !got.is_empty() && got != wanted;
     if differs(api_version, &wanted) || differs(kind, KIND) {
         let shown = if api_version.is_empty() { &wanted } else { api_version };
@@ -152,6 +156,7 @@ fn check_type(version: ReviewVersion, review: &Value) -> Result<(), InvalidRespo
             version: shown.to_owned(),
         });
     }
+    // v1 requires both, which upstream checks after decoding.
     if version == ReviewVersion::V1 && (api_version.is_empty() || kind.is_empty()) {
         let gv = GroupVersion::parse(api_version).unwrap_or_default();
         return Err(InvalidResponse::Untyped {
@@ -178,6 +183,7 @@ pub fn accept(original: &Value, mut converted: Value, desired: &str) -> Result<V
     if expected != got {
         return wrong(format!("invalid kind (expected {expected}, received {got})"));
     }
+    // Read from the objects rather than the request: a webhook must not be able to rename what it converts.
     for (what, key) in [("name", "name"), ("namespace", "namespace"), ("UID", "uid")] {
         let (before, after) = (original.meta(key), converted.meta(key));
         if before != after {
@@ -202,6 +208,7 @@ fn restored(original: &Value, converted: &Value) -> Result<Value, Unacceptable> 
             go_type(given)
         ));
     }
+    // Everything but labels and annotations stays, also managed fields, which webhooks see but may not change.
     let mut metadata = original.clone();
     for part in ["labels", "annotations"] {
         let (before, after) = (original.get(part), given.get(part));
@@ -221,6 +228,7 @@ fn restored(original: &Value, converted: &Value) -> Result<Value, Unacceptable> 
                 go_type(value)
             ));
         }
+        // Unchanged values are not validated: they may predate today's rules.
         if before != after {
             let mut errors = ErrorList::new();
             match part {

@@ -1,4 +1,4 @@
-//! The schema of a version as the [`Shape`] of its objects.
+//! The schema of a version as the [`Shape`] of its objects: defaulting, pruning and repair of stored metadata.
 
 use crate::api::{self, decode};
 use crate::apimachinery::value::{Map, Value};
@@ -27,11 +27,13 @@ impl SchemaShape {
 
 impl Shape for SchemaShape {
     fn read(&self, object: &mut Value) {
+        // Also on objects in their stored version: the schema may have changed since.
         self.converted(object);
         // Very old objects have no generation.
         if matches!(object.at(&["metadata", "generation"]), Value::Null | Value::Int(0)) {
             object.set(&["metadata", "generation"], 1i64);
         }
+        // After repair: defaults may depend on members that had the wrong type.
         self.schema.structural().default(object);
     }
 
@@ -57,6 +59,7 @@ fn repair_metadata(object: &mut Value) {
         object.set(&["metadata"], Value::object());
         return;
     };
+    // Each member is checked on its own, so that one bad value does not cost the others.
     metadata.retain(|key, value| {
         let mut alone = Map::default();
         alone.insert(key, value.clone());

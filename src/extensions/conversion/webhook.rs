@@ -1,4 +1,5 @@
-//! The strategy `Webhook`.
+//! The strategy `Webhook`: encodes reviews, calls the webhook and accepts its objects. Their contents are left to
+//! `review`.
 
 use super::review::{self, Unacceptable};
 use crate::apimachinery::codec::json;
@@ -22,7 +23,7 @@ pub(super) const LIMITS: Limits = Limits {
     calls: 16,
     waiting: 256,
 };
-/// As upstream.
+/// Upstream's timeout of a conversion call.
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// A review with this many bytes of objects, or this many objects, is followed by another. Large lists then
 /// need several calls, which share the work between the webhook's replicas and bound the memory for its
@@ -36,15 +37,15 @@ const RESPONSE_FACTOR: usize = 4;
 const RESPONSE_BYTES: usize = 1 << 20;
 /// Responses from this size on are decoded on the compute pool.
 const LARGE: usize = 32 << 10;
-/// About what decoding a response allocates, by byte.
+/// Approximate bytes that decoding allocates, per byte of the response.
 const MEMORY_PER_BYTE: usize = 8;
-/// A call is slow, and logged, if it takes this long and this much longer per object, as upstream's traces.
+/// A call longer than this, plus this per object, is logged as slow; the numbers are those of upstream's traces.
 const SLOW_MS: u64 = 50;
 const SLOW_MS_PER_OBJECT: u64 = 8;
 
 /// Converts objects by calling a webhook.
 pub(super) struct WebhookConversion {
-    /// `None` if the webhook takes none that we know.
+    /// `None` if the webhook accepts no review version that we support.
     pub review_version: Option<ReviewVersion>,
     pub caller: Arc<Caller>,
 }
@@ -75,7 +76,9 @@ impl Conversion for WebhookConversion {
         };
         let reviews = reviews(&self.caller, version, objects, &to.api_version);
         Converting::Pending(Box::pin(async move {
+            // Lazy futures: no call starts before it is polled, which bounds the calls in flight.
             let calls = stream::iter(reviews.into_iter().map(Review::call));
+            // `buffered` keeps the order of the list, which clients rely on.
             let converted: Vec<Vec<Value>> = calls.buffered(REVIEWS).try_collect().await?;
             Ok(converted.into_iter().flatten().collect())
         }))
@@ -107,7 +110,9 @@ fn reviews(caller: &Arc<Caller>, version: ReviewVersion, objects: Vec<Value>, de
         });
     };
     for object in objects {
+        // Encoded once, for the size and for the request.
         let bytes = json::to_vec(&object);
+        // Checked before adding: a single object larger than the limit still gets a review of its own.
         if !chunk.is_empty() && (size + bytes.len() > REVIEW_BYTES || chunk.len() == REVIEW_OBJECTS) {
             finish(std::mem::take(&mut chunk), std::mem::take(&mut encoded));
             size = 0;
@@ -126,6 +131,7 @@ impl Review {
     async fn call(self) -> Result<Vec<Value>, NotConverted> {
         let began = Instant::now();
         let caller = self.caller.clone();
+        // Reviews are never empty, so the index is safe.
         let (count, first) = (self.objects.len(), &self.objects[0]);
         let version_of =
             |api_version: &str| GroupVersion::parse(api_version).map_or_else(String::new, |gv| gv.version.to_string());
@@ -147,6 +153,7 @@ impl Review {
             let text = format!("conversion webhook for {what} failed: {why}");
             (ConversionFailure::Call, text)
         };
+        // Grows with the request, so that a webhook cannot make us buffer an unbounded response.
         let max_response = RESPONSE_BYTES + RESPONSE_FACTOR * self.body.len();
         let called = self.caller.webhook.post(Call {
             body: self.body.clone(),
@@ -159,6 +166,7 @@ impl Review {
         if size < LARGE {
             return read();
         }
+        // Decoding megabytes on a reactor thread would delay every other connection.
         let read = compute::offload(size * MEMORY_PER_BYTE, async move { read() }).await;
         read.unwrap_or_else(|e| Err(failed(format!("{e:?}"))))
     }
@@ -170,6 +178,7 @@ impl Review {
             (ConversionFailure::Call, text)
         })?;
         let (got, wanted) = (converted.len(), self.objects.len());
+        // Checked before pairing, since `zip` would silently drop the rest.
         if got != wanted {
             let text = format!("conversion webhook for {what} returned {got} objects, expected {wanted}");
             return Err((ConversionFailure::Partial, text));
@@ -185,7 +194,7 @@ impl Review {
     }
 }
 
-/// Upstream spells it differently for one object and for one of several.
+/// Upstream words it differently for one object and for one of several.
 fn refusal(what: &str, why: &Unacceptable, index: usize, of_several: bool) -> String {
     let (kind, why) = match (why, of_several) {
         (Unacceptable::Type(why) | Unacceptable::Identity(why), true) => {

@@ -1,6 +1,7 @@
 //! [`Catalog`]: the definitions by group and plural, with the versions that are in use.
 
 use super::deprecation::deprecation;
+use super::terminating::Flags;
 use super::version::{Builder, LazyVersion, ServedVersion, Unavailable, Unservable};
 use super::{Definition, Version};
 use crate::admission::ServedKind;
@@ -15,7 +16,7 @@ use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use imbl::OrdMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use tokio::sync::watch;
 
 /// The definitions of a group by plural.
@@ -33,17 +34,19 @@ pub(super) struct Defined {
     pub definition: Arc<Definition>,
     /// In the order of `definition.versions`.
     versions: Vec<Arc<LazyVersion>>,
-    /// Shared by all states of one definition, so that versions built earlier see the change.
-    terminating: Arc<AtomicBool>,
+    flags: Flags,
 }
 
 impl Defined {
     /// The next state of a definition. Versions that the change does not concern are taken over from `old`;
     /// the watches of all others end.
     fn new(definition: Arc<Definition>, old: Option<&Self>) -> Self {
+        // Another UID is another object: nothing of the old one's versions or storage may be reused.
         let old = old.filter(|old| old.definition.uid == definition.uid);
-        let terminating = old.map_or_else(Arc::default, |old| old.terminating.clone());
-        terminating.store(definition.conditions.terminating, Ordering::Release);
+        let flags = old.map_or_else(Flags::default, |old| old.flags.clone());
+        // `Release` pairs with the `Acquire` of requests: whoever sees the flag also sees the state that set it.
+        let terminating = definition.conditions.terminating;
+        flags.terminating.store(terminating, Ordering::Release);
         let versions = match old {
             None => definition.versions.iter().map(|_| Arc::default()).collect(),
             // Conditions and metadata do not concern what is served.
@@ -53,11 +56,12 @@ impl Defined {
         Self {
             definition,
             versions,
-            terminating,
+            flags,
         }
     }
 
     fn serves_as(&self, new: &Definition) -> bool {
+        // The accepted names and the rules are not part of the spec, so the generation does not cover them.
         let old = &self.definition;
         (old.generation, &old.accepted, &old.conversion_rules) == (new.generation, &new.accepted, &new.conversion_rules)
     }
@@ -65,13 +69,16 @@ impl Defined {
     /// The versions for a changed definition: used ones whose schema and settings are the same are kept,
     /// others start over.
     fn reusable_versions(&self, definition: &Definition) -> Vec<Arc<LazyVersion>> {
+        // Only used versions have something to keep, and decoding both definitions may take megabytes.
         let used = self.versions.iter().any(|v| v.is_used());
         let trees = used.then(|| (self.definition.tree(), definition.tree()));
+        // Matched by name: a change may reorder the versions.
         let keep = |version: &Version| {
             let place = self.definition.versions.iter().position(|v| v.name == version.name)?;
             let lazy = self.versions.get(place).filter(|lazy| lazy.is_used())?;
             let (old, new) = trees.as_ref()?;
             let same = basis(old, &version.name) == basis(new, &version.name);
+            // The deprecation warning is built into a version, but may depend on the other versions.
             (same && deprecation(&self.definition, version) == deprecation(definition, version)).then(|| lazy.clone())
         };
         definition
@@ -86,6 +93,7 @@ impl Defined {
         let kept = |lazy: &Arc<LazyVersion>| {
             next.is_some_and(|next| {
                 let mut pairs = next.versions.iter().zip(&next.definition.versions);
+                // By identity: a version of the same name may have been rebuilt.
                 pairs.any(|(l, version)| version.served && Arc::ptr_eq(l, lazy))
             })
         };
@@ -103,8 +111,9 @@ impl Defined {
     ) -> Result<Arc<ServedVersion>, Unavailable> {
         let place = self.definition.versions.iter().position(|v| v == version);
         let lazy = place.and_then(|i| self.versions.get(i));
+        // The definition and the version come from the same snapshot, so a miss means that the caller mixed two.
         let lazy = lazy.ok_or_else(|| Unavailable::Broken(Arc::new(Unservable::NoVersion(version.name.clone()))))?;
-        lazy.get(builder, &self.definition, version, &self.terminating).await
+        lazy.get(builder, &self.definition, version, &self.flags).await
     }
 }
 
@@ -112,14 +121,20 @@ impl Defined {
 impl CustomKinds for Catalog {
     async fn stored(&self) -> Vec<StoredResource> {
         let groups = self.groups.load_full();
-        let established = groups.values().flat_map(|g| g.values()).map(|d| &d.definition);
         let mut all = Vec::new();
-        for of in established.filter(|d| d.conditions.established) {
+        for defined in groups.values().flat_map(|g| g.values()) {
+            let of = &defined.definition;
+            // Definitions that are not established are not served, and upstream does not track their storage either.
+            if !of.conditions.established {
+                continue;
+            }
+            // Any served version will do: encryption and migration only need to address the objects.
             let Some(version) = of.versions.iter().find(|v| v.served) else {
                 continue;
             };
             let resource = GroupResource::new(&of.group, of.accepted.plural());
-            let Some(storage) = self.builder.storages().get(&resource).await else {
+            let storage = self.builder.storages().get(&resource, &defined.flags.removed).await;
+            let Some(storage) = storage else {
                 continue;
             };
             all.push(StoredResource {
@@ -139,6 +154,7 @@ impl CustomKinds for Catalog {
     }
 
     fn resource_of(&self, group: &str, kind: &str) -> Option<(String, bool)> {
+        // A linear search: kinds per group are few, and names are not indexed by kind.
         let groups = self.groups.load();
         let mut all = groups.get(group)?.values().map(|d| &d.definition);
         let found = all.find(|d| d.conditions.established && d.accepted.kind() == kind)?;
@@ -158,6 +174,7 @@ impl CustomKinds for Catalog {
             .versions
             .iter()
             .filter(|v| v.served && v.name != resource.version);
+        // Built-in kinds share `GroupVersionKind` for the subresource `status`, while `scale` has its own.
         let version = |v: &Version| {
             let kind = match subresource {
                 "" => GroupVersionKind::new(&resource.group, &v.name, definition.accepted.kind()),
@@ -183,6 +200,7 @@ impl CustomKinds for Catalog {
         _from: &GroupVersionResource,
         to: &GroupVersionResource,
     ) -> StatusResult<Value> {
+        // Builds the target version if needed, which is why this is async.
         let served = self.served(to).await;
         let served = served.ok_or_else(|| Status::internal(format!("{} is not served", to.resource)))?;
         served.convert(object).await.map_err(|e| Status::internal(e.0))
@@ -199,7 +217,7 @@ fn basis<'a>(definition: &'a Value, version: &str) -> [&'a Value; 7] {
             .iter()
             .find(|v| v.str_at(&["name"]) == version)
             .unwrap_or(&Value::Null),
-        // Writes end in the storage version.
+        // Writes are stored in the storage version, so a change of its schema concerns every version.
         stored.unwrap_or(&Value::Null),
         spec.get("scope"),
         spec.get("conversion"),
@@ -246,10 +264,12 @@ impl Catalog {
 
     /// Follows a change of a definition. Not called concurrently.
     pub(crate) fn apply(&self, change: &Change<'_, Definition>) {
+        // Persistent maps: a clone is a pointer, and readers keep their snapshot.
         let mut groups = OrdMap::clone(&self.groups.load());
         // Group and plural are immutable, and the name consists of them.
         let Some(of) = change.new.or(change.old) else { return };
         let plural = of.requested.plural();
+        // Inserted even if it stays empty; removed again below.
         let group = groups.entry(of.group.clone()).or_default();
         let old = group.get(plural).cloned();
         let next = change
@@ -262,14 +282,23 @@ impl Catalog {
         if group.is_empty() {
             groups.remove(&of.group);
         }
+        // The storage is kept while the object is the same: its custom resources stay.
+        if let Some(old) = &old
+            && next
+                .as_ref()
+                .is_none_or(|next| next.definition.uid != old.definition.uid)
+        {
+            // Before the next state is published: requests that find it must not get the storage that is about to end.
+            let resource = GroupResource::new(&of.group, plural);
+            self.builder.storages().remove(resource, &old.flags.removed);
+        }
+        // Published before the old watches end, so that a client that reconnects finds the new state.
         self.groups.store(Arc::new(groups));
+        // No value: receivers re-read the catalog, so missed notifications do not matter.
         self.changed.send_replace(());
         let Some(old) = old else { return };
+        // After publication, and not under a lock: ending watches wakes their tasks.
         old.retire(next.as_deref());
-        // Not while the object is the same, whose custom resources stay.
-        if next.is_none_or(|next| next.definition.uid != old.definition.uid) {
-            self.builder.storages().remove(GroupResource::new(&of.group, plural));
-        }
     }
 
     /// Closes the storages of removed definitions. Never returns.

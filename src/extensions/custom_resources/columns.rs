@@ -24,6 +24,7 @@ pub(crate) fn of_version(version: &Value) -> Columns {
         return columns([age()]);
     }
     // As upstream, a path that does not parse hides its column and those after it.
+    // Upstream's `New` in `tableconvertor.go` returns at the first error, and keeps the columns before it.
     columns(declared.iter().map_while(|column| {
         let path = column.str_at(&["jsonPath"]);
         match JsonPath::parse(path) {
@@ -86,6 +87,7 @@ fn heading(column: &Value, path: &str) -> Column {
 
 fn columns(declared: impl IntoIterator<Item = (Column, JsonPath)>) -> Columns {
     let mut headings = vec![DEFAULT_COLUMNS[0].clone()];
+    // Rows only decode what their cells read.
     let mut reads = Mask::of(&["metadata.name"]);
     let mut cells: Vec<(CellType, JsonPath)> = Vec::new();
     for (heading, path) in declared {
@@ -94,6 +96,7 @@ fn columns(declared: impl IntoIterator<Item = (Column, JsonPath)>) -> Columns {
         headings.push(heading);
     }
     let cells = move |object: &Value| -> Vec<Value> {
+        // Read once per row, so the ages within a row agree.
         let now = OffsetDateTime::now_utc().unix_timestamp();
         let name = Value::from(object.name());
         // As upstream, only the first of several values is shown, and an error leaves the cell empty.
@@ -120,7 +123,7 @@ enum CellType {
     Boolean,
     String,
     Date,
-    /// Validation refuses other types; their cells are empty.
+    /// Validation rejects other types; their cells are empty.
     Unknown,
 }
 
@@ -139,16 +142,20 @@ impl CellType {
     /// The cell for a value; null if the value does not fit the type. Ages are at `now`, in Unix seconds.
     fn cell(self, found: Found<'_>, now: i64) -> Value {
         match (self, found) {
+            // Go prints a byte of a string as a number.
             (Self::String, Found::Byte(byte)) => Value::from(byte.to_string()),
             (Self::String, Found::Value(v) | Found::Constant(v)) => Value::from(text(v)),
             (Self::Integer, Found::Value(Value::Int(n))) => Value::Int(*n),
+            // Go converts floats for integer columns by truncation; the cast saturates instead of being undefined.
             (Self::Integer, Found::Value(Value::Float(f)) | Found::Constant(Value::Float(f))) => Value::Int(*f as i64),
+            // Number cells are floats in upstream, also for integers.
             (Self::Number, Found::Value(Value::Int(n))) => Value::Float(*n as f64),
             (Self::Number, Found::Value(Value::Float(f)) | Found::Constant(Value::Float(f))) => Value::Float(*f),
             (Self::Boolean, Found::Value(Value::Bool(b)) | Found::Constant(Value::Bool(b))) => Value::Bool(*b),
             (Self::Date, Found::Value(Value::String(s)) | Found::Constant(Value::String(s))) => {
                 Value::from(since(s, now))
             }
+            // A value of another type leaves the cell empty, as does a constant of Go's type `int`.
             _ => Value::Null,
         }
     }
@@ -159,6 +166,7 @@ fn text(v: &Value) -> String {
     match v {
         // Go's templates print this for a nil.
         Value::Null => "<no value>".to_owned(),
+        // Containers print as JSON in upstream's printer, unlike scalars, which print as `%v`.
         Value::Array(_) | Value::Object(_) => json::to_string(v),
         scalar => go_print(scalar),
     }
@@ -166,7 +174,7 @@ fn text(v: &Value) -> String {
 
 /// The time since a timestamp, in the words of kubectl.
 fn since(timestamp: &str, now: i64) -> String {
-    /// 0001-01-01T00:00:00Z, which is no time to Go.
+    /// 0001-01-01T00:00:00Z, Go's zero time.
     const ZERO: i64 = -62_135_596_800;
     if matches!(timestamp, "" | "null") {
         return "<unknown>".to_owned();

@@ -36,6 +36,7 @@ impl Conformance {
 
     /// Queues a definition that has, or should have, one of the conditions.
     pub(super) fn note(&self, change: &Change<'_, Definition>) {
+        // Only these can need a change; checking the others would compile every schema at every start.
         if let Some(new) = change.new.filter(|d| d.protected || d.conditions.non_structural) {
             self.0.add(new);
         }
@@ -52,25 +53,30 @@ impl Conformance {
     }
 
     async fn sync(&self, name: &str) -> Result<()> {
+        // Read from the store instead of the informer: the decision is about the latest state.
         let live = match self.0.store().get_value("", name).await {
             Err(e) if e.code == 404 => return Ok(()),
             other => other?,
         };
         let approval = api_approval(&live);
+        // The condition is not added here, only kept up to date or removed.
         let structural = match conditions::find(&live, NON_STRUCTURAL) {
             None => None,
             Some(_) => {
                 let of = live.clone();
+                // Checking a schema of megabytes takes long, and must not block the reactor.
                 let found = off_thread(0, move || non_structural_schema(&of)).await;
                 // The process is ending.
                 let Some(found) = found else { return Ok(()) };
                 found
             }
         };
+        // No write if nothing changes, or every sync would wake all watchers of definitions.
         if shows(&live, APPROVAL, approval.as_ref()) && shows(&live, NON_STRUCTURAL, structural.as_ref()) {
             return Ok(());
         }
         let now = time::now();
+        // Recomputed on the latest state by `update_status`, which retries on conflicts.
         let change = |live: &Value| {
             let mut v = live.clone();
             for (kind, wanted) in [(APPROVAL, &approval), (NON_STRUCTURAL, &structural)] {
@@ -86,7 +92,7 @@ impl Conformance {
     }
 }
 
-/// Whether the definition has exactly this condition, or none.
+/// True if the definition has exactly this condition, or lacks it if `wanted` is `None`.
 fn shows(definition: &Value, kind: &str, wanted: Option<&Condition>) -> bool {
     match (conditions::find(definition, kind), wanted) {
         (None, None) => true,

@@ -21,7 +21,7 @@ static PARTS: LazyLock<Mask> = LazyLock::new(|| {
     ])
 });
 
-/// A definition without its schemas.
+/// A definition without its schemas: everything needed to route requests, run controllers and publish discovery.
 #[derive(Clone, Debug)]
 pub(crate) struct Definition {
     /// The revision of the stored object.
@@ -50,7 +50,7 @@ pub(crate) struct Definition {
     pub protected: bool,
     /// True if the definition is being deleted.
     pub deleting: bool,
-    /// The finalizers.
+    /// `metadata.finalizers`.
     pub finalizers: Vec<Str>,
     /// The stored object; empty for a definition that was not read from storage.
     pub stored: StoredJson,
@@ -120,6 +120,7 @@ impl Definition {
             revision,
             name: v.name().into(),
             uid: v.uid().into(),
+            // Definitions stored before generations existed count as the first.
             generation: v.at(&["metadata", "generation"]).as_i64().unwrap_or(1),
             conversion_rules: declarative::annotation(v).map(Str::new),
             group: v.str_at(&["spec", "group"]).into(),
@@ -147,6 +148,7 @@ impl Definition {
 
     /// Reads parts of the stored object.
     pub(crate) fn read(&self, parts: &Mask) -> Value {
+        // The projection only reads our own encoding; definitions written by other servers are decoded whole.
         projection::read(&self.stored.bytes(), parts).unwrap_or_else(|_| self.tree())
     }
 
@@ -163,6 +165,7 @@ impl Definition {
     /// True once requests for custom resources are answered. Discovery shows them a little later, when the
     /// definition is established.
     pub(crate) fn answers(&self) -> bool {
+        // Established implies accepted names, unless these were lost to a conflict later on.
         self.conditions.names_accepted || self.conditions.established
     }
 }

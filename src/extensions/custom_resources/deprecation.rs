@@ -1,4 +1,4 @@
-//! The warning on requests for deprecated versions.
+//! The warning on requests for deprecated versions (upstream: `crdHandler` in `customresource_handler.go`).
 
 use super::{Definition, Version};
 use crate::endpoints::discovery::compare_versions;
@@ -14,6 +14,7 @@ pub(super) fn deprecation(definition: &Definition, version: &Version) -> String 
     let candidates = definition
         .versions
         .iter()
+        // Upstream recommends only versions that `kubectl` would prefer over the deprecated one.
         .filter(|v| v.served && !v.deprecated && compare_versions(&v.name, &version.name) == Ordering::Greater);
     let best = candidates.max_by(|a, b| compare_versions(&a.name, &b.name));
     let advice = best.map_or_else(String::new, |v| format!("; use {group}/{} {kind}", v.name));

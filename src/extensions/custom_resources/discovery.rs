@@ -59,6 +59,7 @@ fn by_version(group: &Group) -> Vec<(&str, Vec<(&Arc<Defined>, &Version)>)> {
         }
     }
     let mut all: Vec<_> = found.into_iter().collect();
+    // Reversed arguments: the preferred version comes first.
     all.sort_by(|(a, _), (b, _)| compare_versions(b, a));
     all
 }
@@ -71,6 +72,7 @@ pub(super) fn group(name: &str, group: &Group) -> Option<Value> {
 
 /// `/apis/<group>/<version>`, or `None` if no established definition serves it.
 pub(super) fn version(name: &str, version: &str, group: &Group) -> Option<Value> {
+    // Without any definition the version does not exist, which is a 404 and not an empty list.
     serving(group, version).next()?;
     let rows = serving(group, version).map(|(d, v)| described(d, v));
     Some(resources::list(&GroupVersion::new(name, version), rows))
@@ -94,6 +96,7 @@ fn described<'a>(definition: &'a Definition, version: &Version) -> Described<'a>
         short_names: names.short(),
         categories: names.categories(),
         namespaced: definition.namespaced,
+        // A terminating definition refuses new objects, so discovery must not offer those verbs.
         verbs: match definition.conditions.terminating {
             true => TERMINATING,
             false => Verbs::ALL,
@@ -128,21 +131,26 @@ impl Discovery {
     /// Notes a change. Several changes of a group are published together.
     pub(crate) fn note(&self, change: &Change<'_, Definition>) {
         if let Some(of) = change.new.or(change.old) {
+            // The lock is only held for the insert; publishing happens in `run`.
             self.changed.lock().insert(of.group.clone());
+            // One permit is enough: `run` takes all changed groups at once.
             self.notify.notify_one();
         }
     }
 
     /// Publishes changes, once the definitions are known. Returns only when the process is ending.
     pub(crate) async fn run(self: Arc<Self>, synced: Signal) {
+        // Before the first list is complete, groups would appear incomplete and then change.
         synced.wait().await;
         let mut shown: HashMap<Str, ShownGroup> = HashMap::new();
         loop {
+            // The guard is dropped within the statement, so nothing is held across the awaits below.
             let changed = std::mem::take(&mut *self.changed.lock());
             let mut documents_changed = false;
             for name in changed {
+                // Taken out and put back: a group without versions leaves no entry.
                 let before = shown.remove(&name).unwrap_or_default();
-                // A group may have a thousand definitions.
+                // A group may have a thousand definitions, so documents are built off the reactor.
                 let (own, group) = (self.clone(), name.clone());
                 let published = off_thread(0, move || {
                     let now = own.publish(&group, &own.catalog.group(&group), &before);
@@ -155,9 +163,11 @@ impl Discovery {
                     shown.insert(name, now);
                 }
             }
+            // Once per round: the document of all groups is the costliest one.
             if documents_changed {
                 self.publish_openapi_v2();
             }
+            // A change noted meanwhile has left a permit, so this returns at once.
             self.notify.notified().await;
         }
     }
@@ -167,11 +177,13 @@ impl Discovery {
         for (version, serving) in by_version(group) {
             let gv = GroupVersion::new(name, version);
             let rows = || serving.iter().map(|(d, v)| described(&d.definition, v));
+            // Cheap and dependent on conditions, so rebuilt for every change.
             let document = resources::aggregated(&gv, rows(), true);
             self.published
                 .apis
                 .set_group_version(Source::CUSTOM, &gv, PRIORITIES, document);
             let shown: Vec<Shown> = serving.iter().map(|(d, _)| Shown::of(&d.definition)).collect();
+            // OpenAPI only changes with names and schemas; conditions alone must not invalidate clients' caches.
             if before.get(&gv) != Some(&shown) {
                 self.publish_openapi(&gv, serving.iter().map(|(d, _)| Arc::clone(d)).collect());
                 let names = rows().map(|r| (r.plural, r.subresources.iter().map(|(name, ..)| *name).collect()));
@@ -180,6 +192,7 @@ impl Discovery {
             }
             now.insert(gv, shown);
         }
+        // Versions that no definition serves any more disappear from all documents.
         for gv in before.keys().filter(|gv| !now.contains_key(gv)) {
             self.published.apis.remove_group_version(Source::CUSTOM, gv);
             self.published.openapi.remove(&v3::key(gv));
@@ -191,6 +204,7 @@ impl Discovery {
     /// The document is built by the first request for it, from the definitions as they are now.
     fn publish_openapi(&self, gv: &GroupVersion, definitions: Vec<Arc<Defined>>) {
         let (of, builder) = (gv.clone(), self.catalog.builder().clone());
+        // Computed from identities, not contents: the document is not built just to hash it.
         let hash = hash(definitions.iter().map(|d| &*d.definition));
         let memory = memory(definitions.iter());
         let build = move |to: &mut Pieces<'_>| {
@@ -211,6 +225,7 @@ impl Discovery {
         let catalog = self.catalog.clone();
         let memory = memory(catalog.groups().values().flat_map(|group| group.values()));
         let list = move || {
+            // Read when the document is built, so later changes are included.
             let groups = catalog.groups();
             let all = groups
                 .iter()
@@ -226,6 +241,7 @@ impl Discovery {
 fn memory<'a>(definitions: impl Iterator<Item = &'a Arc<Defined>>) -> usize {
     const PER_BYTE: usize = 12;
     const PER_DEFINITION: usize = 8 << 10;
+    // One schema at a time is decoded, so the largest one bounds the memory.
     let (count, largest) = definitions.fold((0, 0), |(count, largest), d| {
         (count + 1, d.definition.stored.len().max(largest))
     });
@@ -249,6 +265,7 @@ fn rows(builder: &Builder, name: &str, group: &Group) -> ServedResources {
 /// Changes whenever a document of these definitions may change. The same in all gateways that run this
 /// version.
 fn hash<'a>(definitions: impl Iterator<Item = &'a Definition>) -> String {
+    // The version is part of it, since another release may describe the same definition differently.
     let mut text = env!("CARGO_PKG_VERSION").to_owned();
     for d in definitions {
         text.push_str(&format!("/{} {} {} {:?}", d.name, d.uid, d.generation, d.accepted));

@@ -29,6 +29,7 @@ impl Establishing {
 
     /// Queues a definition that can be established.
     pub(super) fn note(&self, change: &Change<'_, Definition>) {
+        // Both conditions are written by controllers, so each update comes back here once.
         let ready = |d: &&Arc<Definition>| d.conditions.names_accepted && !d.conditions.established && !d.deleting;
         if let Some(new) = change.new.filter(ready) {
             self.0.add(new);
@@ -47,6 +48,7 @@ impl Establishing {
 
     async fn establish(&self, name: &str) -> Result<()> {
         let now = time::now();
+        // Decided on the live object: the names may have been rejected since the definition was queued.
         let change = |live: &Value| {
             let mut v = live.clone();
             if conditions::holds(&v, "NamesAccepted") && !conditions::holds(&v, "Established") {

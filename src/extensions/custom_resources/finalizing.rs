@@ -34,9 +34,9 @@ pub(crate) const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 const QUEUE: &str = "crd_finalizer";
 /// Definitions finalized concurrently, as upstream: a worker waits for the finalizers of instances.
 const WORKERS: usize = 5;
-/// How long one attempt waits for the instances to go.
+/// Longest wait of one attempt for the instances to disappear.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Delays between looks at the remaining instances.
+/// First and longest delay between checks of the remaining instances.
 const LOOK_FIRST: Duration = Duration::from_millis(10);
 const LOOK_LAST: Duration = Duration::from_secs(5);
 /// Built-in resources, which a definition may name but whose objects are not its own.
@@ -95,7 +95,7 @@ impl Finalizing {
     /// Queues a definition that is being deleted.
     pub(crate) fn note(&self, change: &Change<'_, Definition>) {
         if let Some(new) = change.new.filter(|d| waits(d)) {
-            // Not again for our own updates of its condition.
+            // Only on the transition: our own updates of its condition come back here as well.
             if change.old.is_none_or(|old| !waits(old)) {
                 self.worker.add(new);
             }
@@ -104,6 +104,7 @@ impl Finalizing {
 
     /// Starts the workers in `tasks`; they end with the group.
     pub(crate) fn start(self, tasks: &TaskGroup, compute: &ComputePool, synced: &Signal) {
+        // Several workers on one queue: each may wait a minute for finalizers of instances.
         for _ in 0..WORKERS {
             let (own, worker) = (self.clone(), self.worker.clone());
             let finalize = move |name: Str| {
@@ -116,6 +117,7 @@ impl Finalizing {
 
     async fn finalize(&self, name: &str) -> Result<()> {
         let live = match self.worker.store().get_value("", name).await {
+            // Gone means done; the queue may hold names of definitions that were removed meanwhile.
             Err(e) if e.code == 404 => return Ok(()),
             other => other?,
         };
@@ -123,6 +125,7 @@ impl Finalizing {
             return Ok(());
         }
         let begun = Terminating::going_on("InstanceDeletionInProgress", "CustomResource deletion is in progress");
+        // Written before deleting: creates must be refused first, or new instances could appear forever.
         let Some(live) = self.write(name, begun, false).await? else {
             return Ok(());
         };
@@ -130,14 +133,17 @@ impl Finalizing {
             live.str_at(&["spec", "group"]),
             live.str_at(&["spec", "names", "plural"]),
         );
+        // The storage is shared with the built-in resource, whose objects must not be deleted.
         let end = if BUILT_IN.contains(&resource) {
             Terminating::done(
                 "OverlappingBuiltInResource",
                 "instances overlap with built-in resources in storage",
             )
         } else if !conditions::holds(&live, "Established") {
+            // Never served, so there can be no instances, and no version to delete them through.
             Terminating::done("NeverEstablished", "resource was never established")
         } else if let Err((failed, e)) = self.delete_instances(resource).await {
+            // The reason is visible to users while the queue retries.
             self.write(name, failed, false).await?;
             return Err(e);
         } else {
@@ -160,6 +166,7 @@ impl Finalizing {
                     .filter(|f| *f != FINALIZER)
                     .map(Value::from)
                     .collect();
+                // An absent list instead of an empty one, which Go's `omitempty` would not encode either.
                 match left.is_empty() {
                     true => v.unset_meta("finalizers"),
                     false => v.set_meta("finalizers", left),
@@ -181,25 +188,31 @@ impl Finalizing {
             }
         };
         let not_listed = failed("InstanceDeletionFailed", "list instances");
+        // Opening the storage may build the version, and so fail for a broken schema.
         let store = self.instances(group, plural).await.map_err(&not_listed)?;
         let all = store.list_entries("").await.map_err(not_listed)?;
+        // `delete_collection` works within a namespace; a sorted set makes the order of deletion stable.
         let namespaces: BTreeSet<&str> = all.iter().map(|e| e.namespace()).collect();
         for namespace in namespaces {
             let all = ListOptions::latest(namespace);
+            // The server deletes: no user, and no preconditions.
             let (cx, options) = (Context::system(namespace), DeleteOptions::default());
             let deleted = store.delete_collection(&cx, all, &options).await;
             deleted.map_err(failed("InstanceDeletionFailed", "issue all deletes"))?;
         }
+        // Instances with finalizers stay until their controllers have removed these.
         let not_gone = failed("InstanceDeletionCheck", "confirm zero CustomResources remaining");
         let (until, mut delay) = (Instant::now() + PATIENCE, LOOK_FIRST);
         loop {
             if store.list_entries("").await.map_err(&not_gone)?.is_empty() {
                 return Ok(());
             }
+            // Checked before sleeping, so that an attempt never exceeds its time by a whole delay.
             if Instant::now() + delay >= until {
                 return Err(not_gone(Status::raw_error("context deadline exceeded")));
             }
             tokio::time::sleep(delay).await;
+            // Doubles up to a limit: most instances are gone at once, others take minutes.
             delay = (delay * 2).min(LOOK_LAST);
         }
     }
@@ -209,6 +222,7 @@ impl Finalizing {
     async fn instances(&self, group: &str, plural: &str) -> Result<Store> {
         // Later than the status that was just written, so it is the definition that is being deleted.
         self.definitions.catch_up(&**self.worker.store().storage()).await;
+        // Looked up only now: an older definition could have another storage version.
         let found = self.catalog.get(group, plural);
         let found = found.ok_or_else(|| Status::raw_error("the definition is gone"))?;
         let version = found.definition.storage_version();
@@ -219,6 +233,7 @@ impl Finalizing {
                 "unable to find a custom resource client for {plural}.{group}: {e}"
             ))
         })?;
+        // Admission could refuse the deletion and block the definition forever.
         Ok(served.store().without_admission())
     }
 }

@@ -46,6 +46,7 @@ impl CustomResourceHandler {
 
     /// Waits until a definition whose `Established` condition a client may have seen is in the catalog.
     async fn catch_up(&self) {
+        // The check costs one comparison; waiting is only needed shortly after a definition was written.
         if !self.definitions.is_current(&*self.storage) {
             // If the informer lags, the request is served from its current state.
             let _ = tokio::time::timeout(CATCH_UP, self.definitions.catch_up(&*self.storage)).await;
@@ -69,13 +70,17 @@ impl CustomResourceHandler {
         if let Some(found) = self.addressed(info) {
             return Some(found);
         }
+        // The definition in the store is only worth waiting for if it is newer than the one we have.
         let known = self.catalog.get(&info.api_group, &info.resource);
         let known = known.map_or(0, |found| found.definition.revision);
         let key = format!("{}.{}", info.resource, info.api_group);
+        // Read at the latest revision: the other gateway's write may not have reached this one's cache.
         let stored = self.storage.get(&key, MinRevision::Latest).await.ok()??;
         if stored.revision.0 <= known {
             return None;
         }
+        // Waits for the informer rather than decoding the stored definition here, so that all requests see one
+        // catalog.
         let reached = self.definitions.reach(stored.revision);
         tokio::time::timeout(CATCH_UP, reached).await.ok()?;
         self.addressed(info)
@@ -99,6 +104,7 @@ impl CustomResourceHandler {
 impl UnprotectedHandler for CustomResourceHandler {
     async fn serve(self: Arc<Self>, req: Request, authorized: Authorized) -> Response {
         self.catch_up().await;
+        // Requests without info were not parsed as API requests.
         let Some(info) = RequestContext::of(&req).info.clone() else {
             return self.next.clone().serve(req, authorized).await;
         };
@@ -108,6 +114,7 @@ impl UnprotectedHandler for CustomResourceHandler {
                 None => self.next.clone().serve(req, authorized).await,
             };
         }
+        // Unknown resources get the next server's 404, which is plain text as in upstream.
         let Some(found) = self.find(&info).await else {
             return self.next.clone().serve(req, authorized).await;
         };
@@ -118,6 +125,7 @@ impl UnprotectedHandler for CustomResourceHandler {
             Ok(served) => served.serve(req, &authorized).await,
             Err(why) => {
                 let status = match why {
+                    // Details are logged where the version is built; clients get upstream's message.
                     Unavailable::Broken(_) => Status::internal("error resolving resource"),
                     Unavailable::Busy => Status::too_many_requests(why.to_string(), 1),
                 };

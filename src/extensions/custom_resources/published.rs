@@ -28,9 +28,11 @@ pub(super) fn published<'d>(
     versions: impl Iterator<Item = &'d Version>,
     scale: &Arc<dyn Schema>,
 ) -> Vec<(&'d Version, Resource)> {
+    // Versions with conflicting names cannot be served, so documents do not describe them.
     if check_names(&definition.accepted).is_err() {
         return Vec::new();
     }
+    // Without the schemas, which are located in the stored bytes when the document is written.
     let parts = definition.read(&PUBLISHED);
     let specs = parts.at(&["spec", "versions"]).items().iter().enumerate();
     let specs: HashMap<&str, (usize, &Value)> = specs.map(|(i, spec)| (spec.str_at(&["name"]), (i, spec))).collect();
@@ -38,6 +40,7 @@ pub(super) fn published<'d>(
         checkpoint();
         let (index, spec) = *specs.get(version.name.as_str())?;
         let gvk = GroupVersionKind::new(&definition.group, &version.name, definition.accepted.kind());
+        // Shares the stored bytes: a document keeps no schema of its own in memory.
         let stored = definition.stored.clone();
         let kind = KindSchema::published(gvk, move || schema_text(&stored, index));
         let mut resource = Resource {
@@ -47,6 +50,7 @@ pub(super) fn published<'d>(
         let paths = ScalePaths::published(&definition.group, spec);
         let scale = paths.map(|paths| Scale::new(paths, scale.clone()));
         resource.subresources.extend(scale.as_ref().map(Scale::subresource));
+        // Not bound to a store: documents only need its description.
         Some((version, resource))
     };
     versions.filter_map(row).collect()
@@ -60,9 +64,12 @@ fn schema_text(stored: &StoredJson, index: usize) -> Bytes {
     let preserves = projection::locate(&stored, &[spec, Step::Member("preserveUnknownFields")]);
     let [schema, inner] = SCHEMA.map(Step::Member);
     let path = [spec, Step::Member("versions"), Step::Item(index), schema, inner];
+    // A definition that preserves unknown fields needs its schema changed, so its bytes cannot be used.
     if let (Ok(None), Ok(Some(range))) = (preserves, projection::locate(&stored, &path))
+        // `null` is an absent schema.
         && stored[range.clone()] != *b"null"
     {
+        // A slice of the shared bytes, without a copy.
         return stored.slice(range);
     }
     let tree = json::decode(&stored).unwrap_or_default();

@@ -36,10 +36,10 @@ struct Path {
     names: Vec<Str>,
 }
 
-/// Why an object has no Scale, or takes no number of replicas. Upstream's texts.
+/// Why an object has no Scale, or its number of replicas cannot be set. Messages as upstream words them.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum WrongType {
-    /// A value that is read has another type.
+    /// A value has another type than the Scale needs.
     #[error("{path} accessor error: {shown} is of the type {found}, expected {expected}")]
     Read {
         path: String,
@@ -47,7 +47,7 @@ pub(super) enum WrongType {
         found: &'static str,
         expected: &'static str,
     },
-    /// The parent of the value that is set is no object.
+    /// The parent of the value to set is not an object.
     #[error("value cannot be set because {0} is not a map[string]interface{{}}")]
     Parent(String),
 }
@@ -60,16 +60,18 @@ impl Path {
         }
     }
 
-    /// The value; null if it is missing.
+    /// The value; null if it, or an object around it, is missing.
     fn get<'v>(&self, object: &'v Value) -> Result<&'v Value, WrongType> {
         let mut at = object;
         for (i, name) in self.names.iter().enumerate() {
             match at {
+                // Null members count as absent, as for a pointer in Go.
                 Value::Null => return Ok(at),
                 Value::Object(m) => match m.get(name) {
                     Some(v) => at = v,
                     None => return Ok(&Value::Null),
                 },
+                // Only objects can be descended into; the message names the path up to here.
                 v => return Err(accessor(&self.names[..=i], v, "map[string]interface{}")),
             }
         }
@@ -100,6 +102,7 @@ impl Path {
                 return Err(WrongType::Parent(dotted(&self.names[..i])));
             };
             let last = i + 1 == self.names.len();
+            // A member that is null is not replaced; the next round reports it as having the wrong type.
             if !last && !m.contains_key(name) {
                 m.insert(name.clone(), Value::object());
             }
@@ -111,6 +114,7 @@ impl Path {
 }
 
 fn names(path: &str) -> Vec<&str> {
+    // Validation requires the dot; stored definitions may predate that.
     path.strip_prefix('.').unwrap_or(path).split('.').collect()
 }
 
@@ -149,6 +153,7 @@ impl ScalePaths {
         let own = scale(version)?;
         let named = |v: &Value| format!("{group}/{}", v.str_at(&["name"]));
         let replicas = |v: &Value| scale(v).map(|m| m.str("specReplicasPath").to_owned());
+        // Other versions are needed to move ownership of the replicas between their paths.
         let all: Vec<(String, Option<String>)> = known.iter().map(|v| (named(v), replicas(v))).collect();
         let all = all
             .iter()
@@ -172,14 +177,14 @@ impl ScalePaths {
         let wanted = self.wanted.integer(object)?;
         let observed = self.observed.integer(object)?.unwrap_or(0);
         let selector = self.selector.as_ref().map_or(Ok(""), |path| path.string(object))?;
-        // Go keeps the lower half of larger numbers; validation refuses them.
+        // Go converts to `int32` by dropping the upper half; validation rejects such numbers.
         let narrow = |n: i64| i64::from(n as i32);
         let scale = scale_of(object, narrow(wanted.unwrap_or(0)), narrow(observed), selector);
         Ok((scale, wanted.is_some()))
     }
 }
 
-/// The subresource of a kind. Its requests are refused until [`bind`](Self::bind) is called.
+/// The scale subresource of a kind. Its requests are refused until [`bind`](Self::bind) is called.
 pub(crate) struct Scale(Arc<ScaleHandler>);
 
 impl Scale {
@@ -263,7 +268,7 @@ mod tests {
         assert_eq!(object, json!({"spec": {"x": 1, "deep": {"size": 5}}}));
         let mut other = json!({"spec": {"deep": null}});
         assert_eq!(
-            path.set(&mut other, 5).expect_err("null is no map").to_string(),
+            path.set(&mut other, 5).expect_err("null is not a map").to_string(),
             "value cannot be set because .spec.deep is not a map[string]interface{}"
         );
     }

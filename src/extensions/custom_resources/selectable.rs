@@ -22,6 +22,7 @@ pub(crate) fn of_version(version: &Value, schema: Option<Arc<StructuralSchema>>)
         .filter_map(|field| {
             let path = field.str_at(&["jsonPath"]);
             // Validation accepts only paths of fields.
+            // A path that does not parse was stored by another server; its field then has no value.
             let parsed = JsonPath::parse(path).ok()?;
             parsed.add_reads(&mut reads);
             Some((Str::new(path.strip_prefix('.').unwrap_or(path)), parsed))
@@ -29,15 +30,18 @@ pub(crate) fn of_version(version: &Value, schema: Option<Arc<StructuralSchema>>)
         .collect();
     let names = fields.iter().map(|(name, _)| name.clone()).collect();
     // All defaults of a schema may be a megabyte, and they are set for each object that is examined.
+    // Falls back to the whole schema, which is only slower.
     let schema = schema.map(|all| only_selectable(version).map_or(all, Arc::new));
     let extract = move |object: &Value| {
         let mut values: Vec<_> = fields
             .iter()
             .map(|(name, path)| (name.clone(), value(path, object)))
             .collect();
+        // Only if a value is missing: most objects have all of them, and then need no copy.
         if let (Some(schema), true) = (&schema, values.iter().any(|(_, v)| v.is_empty())) {
             let mut object = object.clone();
             schema.default(&mut object);
+            // All values again: a default may also fill a part of a path that was found empty.
             for ((_, path), (_, found)) in fields.iter().zip(&mut values) {
                 *found = value(path, &object);
             }
@@ -56,13 +60,14 @@ pub(crate) fn of_version(version: &Value, schema: Option<Arc<StructuralSchema>>)
 fn only_selectable(version: &Value) -> Option<StructuralSchema> {
     let schema = version.at(&["schema", "openAPIV3Schema"]);
     let declared = version.get("selectableFields").items().iter();
+    // Resolved in the schema, so that keywords along the path are found, too.
     let paths = declared.map(|field| resolve(field.str_at(&["jsonPath"]), schema, ArrayNotation::Refused).ok());
     let paths: Vec<Vec<String>> = paths.map(|found| Some(found?.0)).collect::<Option<_>>()?;
     let paths: Vec<&[String]> = paths.iter().map(Vec::as_slice).collect();
     StructuralSchema::compile(&along(schema, &paths)).ok()
 }
 
-/// The schema without what is not on the paths.
+/// The schema reduced to the nodes on the paths.
 fn along(schema: &Value, paths: &[&[String]]) -> Value {
     let mut out = Value::object();
     for keyword in [
@@ -76,6 +81,7 @@ fn along(schema: &Value, paths: &[&[String]]) -> Value {
         }
     }
     if !schema.get("default").is_null() {
+        // Defaults are cut down as well: a default of a large object would be set just to read one member.
         out.set(&["default"], value_along(schema.get("default"), paths));
     }
     let members = schema.get("properties").as_object();
@@ -95,8 +101,9 @@ fn along(schema: &Value, paths: &[&[String]]) -> Value {
     out
 }
 
-/// The value without the members that are not on the paths.
+/// The value reduced to the members on the paths.
 fn value_along(value: &Value, paths: &[&[String]]) -> Value {
+    // A path that ends here selects the whole value.
     let Some(members) = value.as_object().filter(|_| paths.iter().all(|p| !p.is_empty())) else {
         return value.clone();
     };
@@ -110,7 +117,7 @@ fn value_along(value: &Value, paths: &[&[String]]) -> Value {
     out
 }
 
-/// What follows `name` on the paths.
+/// The remainders of the paths that start with `name`.
 fn below<'p>(name: &str, paths: &[&'p [String]]) -> Vec<&'p [String]> {
     let paths = paths.iter().filter_map(|path| path.split_first());
     paths
@@ -121,6 +128,7 @@ fn below<'p>(name: &str, paths: &[&'p [String]]) -> Vec<&'p [String]> {
 
 /// The text that selectors compare; empty for null and for absent fields.
 fn value(path: &JsonPath, object: &Value) -> Str {
+    // Errors count as absence: selectors must not fail for objects that validation accepted.
     let found = path.first(object).ok().flatten().and_then(|found| found.value());
     match found {
         None | Some(Value::Null) => Str::default(),

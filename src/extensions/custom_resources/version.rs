@@ -4,7 +4,7 @@
 use super::deprecation::deprecation;
 use super::scale::{Scale, ScalePaths, ScaleStrategy};
 use super::storages::Opened;
-use super::terminating::RefuseCreates;
+use super::terminating::{Flags, RefuseCreates};
 use super::{Definition, Storages, Version, columns, selectable};
 use crate::admission::Admission;
 use crate::apimachinery::codec::json;
@@ -26,7 +26,6 @@ use aws_lc_rs::digest;
 use bytes::Bytes;
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 use tokio::sync::OnceCell;
 
@@ -43,7 +42,8 @@ pub(super) struct ServedVersion {
     endpoint: ApiGroupVersion,
 }
 
-/// A version that is built when it is first used. A definition that cannot be served keeps the reason.
+/// A version that is built when it is first used. If it cannot be served, the reason is kept until the definition
+/// changes.
 pub(super) struct LazyVersion {
     built: OnceCell<Result<Arc<ServedVersion>, Arc<Unservable>>>,
     retired: Signal,
@@ -55,7 +55,8 @@ pub(super) enum Unavailable {
     /// The definition has no such version, or it cannot be served.
     #[error(transparent)]
     Broken(Arc<Unservable>),
-    /// The compute pool is full, or the process is ending.
+    /// The compute pool is full, the process is ending, or the definition was just deleted, in which case a request
+    /// that is sent again finds the next state.
     #[error("the server is too busy to build the resource")]
     Busy,
 }
@@ -66,7 +67,7 @@ pub(super) enum Unservable {
     /// The definition has no such version.
     #[error("there is no version {0}")]
     NoVersion(Str),
-    /// A name was not accepted yet. Upstream's text.
+    /// A name was not accepted yet. Message as upstream words it.
     #[error("the server could not properly serve the {0}")]
     NoName(&'static str),
     /// The schema does not compile.
@@ -80,7 +81,7 @@ pub(super) enum Unservable {
     Test,
 }
 
-/// Builds versions.
+/// Builds versions; shared by all definitions, so that equal schemas are compiled once.
 pub(super) struct Builder {
     storages: Opened,
     conversions: Conversions,
@@ -91,7 +92,7 @@ pub(super) struct Builder {
     scale: Arc<dyn Schema>,
 }
 
-/// The row of a version.
+/// The row of a version, before it is bound to a storage.
 pub(super) struct Row {
     pub resource: Resource,
     /// The scale subresource, if it has one; not bound to a store yet.
@@ -131,6 +132,7 @@ impl Default for LazyVersion {
 impl LazyVersion {
     /// True if the version was built.
     pub(crate) fn is_used(&self) -> bool {
+        // A build in progress does not count: it is simply started over for the new state.
         self.built.initialized()
     }
 
@@ -158,9 +160,10 @@ impl LazyVersion {
         builder: &Arc<Builder>,
         definition: &Arc<Definition>,
         version: &Version,
-        terminating: &Arc<AtomicBool>,
+        flags: &Flags,
     ) -> Result<Arc<ServedVersion>, Unavailable> {
-        let build = || builder.build(definition, version, terminating, &self.retired);
+        // One caller builds, others wait; a build that fails for lack of capacity stores nothing and is retried.
+        let build = || builder.build(definition, version, flags, &self.retired);
         let built = self.built.get_or_try_init(build).await?;
         built.clone().map_err(Unavailable::Broken)
     }
@@ -198,13 +201,15 @@ impl Builder {
         self: &Arc<Self>,
         definition: &Arc<Definition>,
         version: &Version,
-        terminating: &Arc<AtomicBool>,
+        flags: &Flags,
         retired: &Signal,
     ) -> Result<Result<Arc<ServedVersion>, Arc<Unservable>>, Unavailable> {
         let bytes = definition.stored.len();
         let (builder, of, name) = (self.clone(), definition.clone(), version.name.clone());
+        // Memory is estimated up front, so that the pool can refuse instead of overcommitting.
         let row = off_thread(bytes * MEMORY_PER_BYTE, move || builder.row(&of, &name)).await;
         let row = match row.ok_or(Unavailable::Busy)? {
+            // Kept as the result: the definition cannot be served until it changes, and rebuilding would fail alike.
             Ok(row) => row,
             Err(why) => {
                 tracing::error!(definition = %definition.name, version = %version.name, %why, "a version cannot be served");
@@ -217,19 +222,22 @@ impl Builder {
             versions,
             served,
         } = row;
-        let stored = self.storages.get(&resource.group_resource()).await;
+        // After the row, which may fail without opening anything.
+        let stored = self.storages.get(&resource.group_resource(), &flags.removed).await;
         let storage = versions.storage(stored.ok_or(Unavailable::Busy)?, served);
         let admission = Arc::new(RefuseCreates {
             inner: self.admission.clone(),
-            terminating: terminating.clone(),
+            terminating: flags.terminating.clone(),
         });
         if let Some(scale) = scale {
             let mut parent = resource.clone();
+            // Without the scale subresource: the scale handler holds this store, and would otherwise hold itself.
             parent.subresources.retain(|s| s.name != "scale");
             scale.bind(&Store::new(Arc::new(parent), storage.clone(), admission.clone()));
         }
         let row = Arc::new(resource);
         let endpoint = ApiGroupVersion {
+            // The watches of this version end with it, not with the storage, which other versions share.
             gv: row.gvk().group_version(),
             retired: Some(retired.clone()),
             ..self.endpoint.clone()
@@ -249,13 +257,16 @@ impl Builder {
     /// # Errors
     /// [`Unservable`].
     pub(crate) fn row(&self, definition: &Definition, version: &str) -> Result<Row, Unservable> {
+        // Names first: without them there is no path to serve under.
         check_names(&definition.accepted)?;
         let tree = definition.tree();
         let mut all = Vec::new();
+        // All versions, since stored objects may be in any and are converted through their schemas.
         for spec in tree.at(&["spec", "versions"]).items() {
             let name = spec.str_at(&["name"]);
             let gvk = GroupVersionKind::new(&definition.group, name, definition.accepted.kind());
             let schema = spec.at(&["schema", "openAPIV3Schema"]);
+            // Shared by content, so equal versions compile once.
             let (structural, source) = self.schemas.compile(&pruning_schema(tree.get("spec"), schema))?;
             all.push(CompiledVersion {
                 name: name.to_owned(),
@@ -264,12 +275,14 @@ impl Builder {
                 schema: Arc::new(KindSchema::shared(gvk, structural, source)),
             });
         }
+        // Looked up in the tree that was compiled, which is the same state as `definition.versions`.
         let served = all.iter().position(|v| v.name == version);
         let of = definition.versions.iter().find(|v| v.name == version);
         let (Some(served), Some(of)) = (served, of) else {
             return Err(Unservable::NoVersion(version.into()));
         };
         let versions = self.conversions.versions(&tree, &all)?;
+        // The index is valid: `all` has one element for each of these.
         let spec = &tree.at(&["spec", "versions"]).items()[served];
         let paths = ScalePaths::of_version(tree.get("spec"), version);
         let inner: Arc<dyn RestStrategy> = match &paths {
@@ -309,6 +322,7 @@ pub(super) fn check_names(names: &Names) -> Result<(), Unservable> {
 
 /// The parts of a version's row that do not depend on its compiled schema.
 pub(super) fn outline(definition: &Definition, version: &Version, schema: Arc<dyn Schema>) -> Resource {
+    // Accepted names, not requested ones: those may belong to another definition.
     let names = &definition.accepted;
     let gvr = GroupVersionResource::new(&definition.group, &version.name, names.plural());
     let status = version.status.then(|| Subresource {
@@ -318,6 +332,7 @@ pub(super) fn outline(definition: &Definition, version: &Version, schema: Arc<dy
         behaviour: SubresourceBehaviour::Status,
         printable: true,
     });
+    // Go's model names have the group reversed: `io.x.v1.A`.
     let reversed: Vec<&str> = definition.group.rsplit('.').collect();
     Resource {
         kind: names.kind().into(),
@@ -355,8 +370,10 @@ pub(super) fn pruning_schema<'a>(spec: &Value, schema: &'a Value) -> Cow<'a, Val
     if !schema.is_null() && !preserves {
         return Cow::Borrowed(schema);
     }
+    // A missing schema becomes an open object here, since `set` replaces a null.
     let mut open = schema.clone();
     open.set(&["type"], "object");
+    // Recursive, as upstream's conversion of v1beta1 definitions with `preserveUnknownFields` was.
     preserve(&mut open);
     Cow::Owned(open)
 }
@@ -384,6 +401,7 @@ impl Definition {
     /// The hash in discovery, which tells clients about a change of the storage version. Empty if that is not
     /// served.
     pub(super) fn storage_version_hash(&self) -> Str {
+        // A storage version that is not served cannot be compared by clients.
         let stored = self.storage_version().filter(|v| v.served);
         stored.map_or_else(Str::default, |v| {
             Str::from(storage_version_hash(&self.group, &v.name, self.accepted.kind()))
@@ -406,16 +424,20 @@ impl Schemas {
     /// The compiled schema, and the JSON it was compiled from.
     fn compile(&self, schema: &Value) -> Result<(Arc<StructuralSchema>, Bytes), CompileError> {
         let source = Bytes::from(json::to_vec(schema));
+        // A cryptographic hash, because the content is chosen by clients and a collision would mix up schemas.
         let sum = digest::digest(&digest::SHA256, &source);
         let mut key = [0; 32];
         key.copy_from_slice(sum.as_ref());
+        // The lock is not held while compiling, which may take long.
         if let Some((schema, source)) = self.lock().get(&key)
             && let Some(known) = schema.upgrade()
         {
             return Ok((known, source.clone()));
         }
+        // Two callers may compile the same schema; the later one wins, and both results are equal.
         let compiled = Arc::new(StructuralSchema::compile_with(schema, &self.patterns)?);
         let mut all = self.lock();
+        // Weak entries of dropped schemas are swept on each insert, so the map stays as large as what is in use.
         all.retain(|_, (schema, _)| schema.strong_count() > 0);
         all.insert(key, (Arc::downgrade(&compiled), source.clone()));
         Ok((compiled, source))

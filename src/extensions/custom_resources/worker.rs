@@ -51,7 +51,9 @@ impl DefinitionWorker {
     {
         let (compute, synced) = (compute.clone(), synced.clone());
         tasks.spawn_until_stopped(task, async move {
+            // Before the first list, names would be reconciled against a store that seems empty.
             synced.wait().await;
+            // On the compute pool, since a definition may have megabytes.
             let work = |name: Str| compute.run_own(reconcile(name));
             self.queue.process(self.name, work).await;
         });
@@ -69,6 +71,7 @@ impl DefinitionWorker {
     ) -> Result<Option<Value>> {
         let cx = Context::system("");
         match self.store.update_with(&cx, name, "status", change).await {
+            // The definition was removed meanwhile; there is nothing left to update.
             Err(e) if e.code == 404 => Ok(None),
             other => other.map(Some),
         }

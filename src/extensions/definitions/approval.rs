@@ -24,13 +24,16 @@ pub(super) enum Approval {
 pub(crate) fn is_protected(group: &str) -> bool {
     ["k8s.io", "kubernetes.io"]
         .iter()
+        // Either the group itself or a subdomain: `notk8s.io` must not match.
         .any(|g| group == *g || group.strip_suffix(g).is_some_and(|rest| rest.ends_with('.')))
 }
 
 impl Approval {
     pub(super) fn of(definition: &Value) -> Self {
+        // An empty annotation counts as missing.
         match definition.annotation(ANNOTATION).unwrap_or("") {
             "" => Self::Missing,
+            // Upstream only checks the prefix; whatever follows is the author's reason.
             text if text.starts_with("unapproved") => Self::Bypassed,
             text if is_absolute_url(text) => Self::Approved,
             _ => Self::Invalid,

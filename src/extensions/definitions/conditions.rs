@@ -13,9 +13,9 @@ pub(crate) struct Condition {
     pub condition: &'static str,
     /// `True`, `False` or `Unknown`
     pub status: &'static str,
-    /// A word for programs.
+    /// Machine-readable reason in CamelCase.
     pub reason: &'static str,
-    /// A sentence for people.
+    /// Human-readable explanation.
     pub message: String,
 }
 
@@ -36,6 +36,7 @@ pub(crate) fn non_structural_schema(definition: &Value) -> Option<Condition> {
     }
     for (i, version) in definition.at(&["spec", "versions"]).items().iter().enumerate() {
         let schema = version.at(&["schema", "openAPIV3Schema"]);
+        // Versions without a schema cannot violate its rules; that they need one is checked elsewhere.
         if schema.is_null() {
             continue;
         }
@@ -43,6 +44,7 @@ pub(crate) fn non_structural_schema(definition: &Value) -> Option<Condition> {
         match definition::violations(schema, &path) {
             Ok(found) => errors.extend(found),
             Err(why) => {
+                // A schema that upstream cannot even convert has no list of violations, so the state is unknown.
                 let name = version.str_at(&["name"]);
                 let message = format!("failed to check validation schema for version {name}: {why}");
                 return Some(of("Unknown", "StructuralError", message));

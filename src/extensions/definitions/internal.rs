@@ -75,9 +75,11 @@ impl<'a> Internal<'a> {
             |p| &mut p.selectable,
         ];
         for member in members {
+            // Compared pointwise per member: a member moves up only if every version has the same value.
             let Some(first) = versions.first_mut().map(|v| *member(&mut v.own)) else {
                 break;
             };
+            // A single version shares everything with itself, so its parts always move to the top.
             if versions.iter_mut().all(|v| *member(&mut v.own) == first) {
                 *member(&mut shared) = first;
                 versions.iter_mut().for_each(|v| *member(&mut v.own) = &NULL);
@@ -95,12 +97,14 @@ impl<'a> Internal<'a> {
     /// Every schema of the definition, once.
     pub(super) fn schemas(&self) -> impl Iterator<Item = &'a Value> {
         let own = self.versions.iter().filter_map(|v| v.own.open_api_schema());
+        // Shared schemas are visited once instead of once per version.
         self.shared.open_api_schema().into_iter().chain(own)
     }
 
     /// The subresources of a version, whether it shares them or not.
     pub(super) fn has_status(&self, version: &Version<'a>) -> bool {
         match self.own_subresources {
+            // As upstream, subresources count as per version as soon as one version has its own.
             true => version.own.has_status(),
             false => self.shared.has_status(),
         }
@@ -109,6 +113,7 @@ impl<'a> Internal<'a> {
     /// The versions as upstream prints them. Schemas and what else belongs to one version only are not
     /// printed.
     pub(super) fn print_versions(&self) -> String {
+        // Go prints a nil slice as null, an empty one as a list.
         if self.absent {
             return "null".to_owned();
         }

@@ -39,6 +39,7 @@ fn restore(new: &mut Value, old: &Value, member: &str) {
 fn note_storage_version(v: &mut Value) {
     let stored = storage_version(v).to_owned();
     let mut all = v.at(&["status", "storedVersions"]).items().to_vec();
+    // Order matters: the last one added is the newest, and existing ones keep their place.
     if !stored.is_empty() && !all.iter().any(|x| x.as_str() == Some(&stored)) {
         all.push(stored.into());
         v.set(&["status", "storedVersions"], all);
@@ -56,19 +57,23 @@ impl Strategy for CustomResourceDefinition {
 
     fn default(&self, v: &mut Value) {
         let kind = v.str_at(&["spec", "names", "kind"]).to_owned();
+        // Upstream defaults from the kind, and only if there is one.
         if !kind.is_empty() {
             set_if_empty(v, &["spec", "names", "singular"], kind.to_lowercase());
             set_if_empty(v, &["spec", "names", "listKind"], format!("{kind}List"));
         }
         if v.at(&["spec", "conversion"]).is_null() {
+            // Upstream's default of the whole struct.
             v.set(&["spec", "conversion", "strategy"], "None");
         }
         const SERVICE: [&str; 5] = ["spec", "conversion", "webhook", "clientConfig", "service"];
         if let Some(service) = v.at_mut(&SERVICE).filter(|s| !s.is_null())
             && service.get("port").is_null()
         {
+            // A service without a port means HTTPS.
             service.set(&["port"], 443i64);
         }
+        // Only fills an empty list: later additions are made on update.
         if v.at(&["status", "storedVersions"]).items().is_empty() {
             note_storage_version(v);
         }
@@ -76,6 +81,7 @@ impl Strategy for CustomResourceDefinition {
 
     fn prepare_create(&self, v: &mut Value) {
         let status =
+            // Upstream serialises the status of a new definition with these empty members.
             crate::json!({"acceptedNames": {"kind": "", "plural": ""}, "conditions": null, "storedVersions": null});
         v.set(&["status"], status);
         note_storage_version(v);
@@ -87,9 +93,11 @@ impl Strategy for CustomResourceDefinition {
     }
 
     fn prepare_update(&self, new: &mut Value, old: &Value) {
+        // The status cannot be written through the main resource.
         restore(new, old, "status");
         if new.get("spec") != old.get("spec") {
             let was = old.at(&["metadata", "generation"]).as_i64().unwrap_or(0);
+            // Only changes of the spec count, as for all kinds with a status.
             new.set_meta("generation", was + 1);
         }
         // Versions are only ever added here, since objects may still be stored in an older one. An
@@ -140,6 +148,7 @@ impl DeleteStrategy for CustomResourceDefinition {
     }
 
     fn mark(&self, v: &mut Value, old: &Value) {
+        // A second delete must not restart the termination or move its transition time.
         if old.is_being_deleted() {
             return;
         }
@@ -150,7 +159,9 @@ impl DeleteStrategy for CustomResourceDefinition {
         }
         let finalizers: Vec<Value> = finalizers.into_iter().map(Value::from).collect();
         v.set_meta("finalizers", finalizers);
+        // Definitions have no grace period; the generic store has set one.
         v.unset_meta("deletionGracePeriodSeconds");
+        // Marking is not a change of the spec, so the generation that the store has incremented is put back.
         v.set_meta("generation", old.at(&["metadata", "generation"]).clone());
         conditions::set(
             v,

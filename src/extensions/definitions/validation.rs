@@ -28,6 +28,7 @@ use std::collections::HashSet;
 pub(super) fn create(v: &Value) -> ErrorList {
     let mut out = name(v);
     spec(&mut out, v, &Options::default());
+    // Accepted names are the server's own on create, but upstream validates them as well.
     names::valid(&mut out, v.at(&["status", "acceptedNames"]), &accepted_names());
     versions::stored(&mut out, v);
     approval(&mut out, v, None);
@@ -38,6 +39,7 @@ pub(super) fn create(v: &Value) -> ErrorList {
 /// The errors of a changed definition. Rules that the stored one violates already are not enforced.
 pub(super) fn update(new: &Value, old: &Value) -> ErrorList {
     let mut out = ErrorList::new();
+    // Rules that the old definition violates are relaxed, or it could never be changed again.
     spec(&mut out, new, &Options::of(new, old));
     let mut immutable = |path: &[&str]| {
         if new.at(path) != old.at(path) {
@@ -45,6 +47,7 @@ pub(super) fn update(new: &Value, old: &Value) -> ErrorList {
             out.push(FieldError::invalid(&at, new.at(path).clone(), "field is immutable"));
         }
     };
+    // Before establishment nothing is served, so scope and kind may still be corrected.
     if is_condition_true(old, "Established") {
         immutable(&["spec", "scope"]);
         immutable(&["spec", "names", "kind"]);
@@ -77,6 +80,7 @@ fn name(v: &Value) -> ErrorList {
         v.at(&["spec", "names"]).str_at(&["plural"]),
         v.str_at(&["spec", "group"])
     );
+    // A generated name could never match, but upstream checks both in this order.
     for key in ["generateName", "name"] {
         let name = v.meta(key);
         if !name.is_empty() && name != expected {
@@ -95,6 +99,8 @@ fn spec(out: &mut ErrorList, v: &Value, options: &Options) {
     group(out, spec.str_at(&["group"]), &path.child("group"));
     supported(out, spec, "scope", &path, &["Cluster", "Namespaced"]);
     let mut options = options.clone();
+    // Structural rules apply to all new-style definitions, and to old ones as soon as they use a feature that needs
+    // them.
     options.schema.structural |= !preserve || schemas::needs_structure(&internal);
     schemas::present(out, &internal, &options, preserve, &path);
     if preserve && schemas::has_defaults(&internal) {
@@ -128,6 +134,7 @@ fn spec(out: &mut ErrorList, v: &Value, options: &Options) {
     }
     conversion::conversion(out, spec.get("conversion"), &options, &conversion_at);
     // The round-trip proof of conversion rules needs valid schemas.
+    // Also expensive, and its messages would be noise beside invalid schemas.
     if out.is_empty() {
         out.extend(declarative::validate(v));
     }
@@ -135,6 +142,7 @@ fn spec(out: &mut ErrorList, v: &Value, options: &Options) {
 
 fn group(out: &mut ErrorList, group: &str, at: &FieldPath) {
     if group.is_empty() {
+        // All messages in one error, unlike for other kinds.
         return out.push(FieldError::required(at, ""));
     }
     let messages = dns1123_subdomain(group);
@@ -160,9 +168,10 @@ fn supported(out: &mut ErrorList, v: &Value, key: &str, path: &FieldPath, suppor
     }
 }
 
-/// An update that does not change the state of the approval is never refused for it.
+/// An update that does not change the state of the approval is never rejected for it.
 fn approval(out: &mut ErrorList, v: &Value, old: Option<&Value>) {
     let approval = Approval::of(v);
+    // The approval state, not the text: rewording the reason is not a change.
     if !is_protected(v.str_at(&["spec", "group"])) || old.is_some_and(|old| Approval::of(old) == approval) {
         return;
     }
@@ -180,6 +189,7 @@ fn approval(out: &mut ErrorList, v: &Value, old: Option<&Value>) {
 /// Only definitions that were stored with the field set may keep it.
 fn preserve_unknown_fields(out: &mut ErrorList, v: &Value, old: Option<&Value>) {
     let is_set = |v: &Value| v.at(&["spec", "preserveUnknownFields"]).as_bool() == Some(true);
+    // Setting it anew is refused; keeping it is allowed, so that old definitions can still be updated.
     if is_set(v) && !old.is_some_and(is_set) {
         let at = FieldPath::new("spec").child("preserveUnknownFields");
         let why =
@@ -210,6 +220,7 @@ fn formats<'v>(s: &'v Value, found: &mut Vec<&'v str>) {
 
 /// Warnings about formats that a write introduces.
 pub(super) fn format_warnings(new: &Value, old: Option<&Value>) -> Vec<String> {
+    // Formats that the stored definition has already are not warned about again.
     let before: HashSet<&str> = old.map(unrecognized_formats).unwrap_or_default().into_iter().collect();
     let found = unrecognized_formats(new).into_iter().filter(|f| !before.contains(f));
     found

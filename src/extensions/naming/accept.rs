@@ -4,7 +4,7 @@ use crate::apimachinery::conditions;
 use crate::apimachinery::value::{Str, Value};
 use std::collections::HashSet;
 
-/// The names of a definition.
+/// The names of a definition, requested or accepted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Names {
     plural: Str,
@@ -59,7 +59,7 @@ impl Names {
     }
 }
 
-/// The names in use within a group.
+/// The names in use within a group, by any definition including the one being decided.
 #[derive(Default)]
 pub(super) struct TakenNames {
     resources: HashSet<Str>,
@@ -94,9 +94,11 @@ pub(super) fn accept_names(definition: &mut Value, taken: &TakenNames, now: &str
     // As upstream, only the last conflict is reported.
     let mut refused: Option<(&str, String)> = None;
     let mut single = |accepted: &mut Value, key: &str, taken: &HashSet<Str>, reason: &'static str| {
+        // One rule for the four single names; lists have their own below.
         let name = requested.str_at(&[key]);
         match conflict(name, accepted.str_at(&[key]), taken) {
             Some(why) => refused = Some((reason, why)),
+            // A name that is not requested any more is given up.
             None if name.is_empty() => drop(accepted.unset(&[key])),
             None => accepted.set(&[key], name),
         }
@@ -108,9 +110,11 @@ pub(super) fn accept_names(definition: &mut Value, taken: &TakenNames, now: &str
     let own = list(accepted.get("shortNames"));
     let short: Vec<String> = list(requested.get("shortNames"))
         .iter()
+        // Own short names stay accepted even if another definition would like them.
         .filter(|s| !own.contains(s))
         .filter_map(|s| conflict(s, "", &taken.resources))
         .collect();
+    // Copied as it was sent, so that absent and empty lists stay apart.
     let copy = |accepted: &mut Value, key: &str| match requested.get(key) {
         Value::Null => drop(accepted.unset(&[key])),
         v => accepted.set(&[key], v.clone()),
@@ -126,7 +130,9 @@ pub(super) fn accept_names(definition: &mut Value, taken: &TakenNames, now: &str
         };
         refused = Some(("ShortNamesConflict", all));
     }
+    // Categories never conflict: many kinds share `all`.
     copy(&mut accepted, "categories");
+    // Written even with conflicts: the free names are served.
     definition.set(&["status", "acceptedNames"], accepted);
 
     let fine = refused.is_none();
@@ -137,6 +143,7 @@ pub(super) fn accept_names(definition: &mut Value, taken: &TakenNames, now: &str
     conditions::set(definition, "NamesAccepted", status, reason, message, now);
     let established = conditions::find(definition, "Established").map(|c| c.str_at(&["status"]).to_owned());
     match established.as_deref() {
+        // An established definition stays so; a later conflict must not stop serving its objects.
         Some("True") => {}
         _ if fine => conditions::set(
             definition,
@@ -154,6 +161,7 @@ pub(super) fn accept_names(definition: &mut Value, taken: &TakenNames, now: &str
             "not all names are accepted",
             now,
         ),
+        // A definition that lost a name keeps the reason it has.
         Some(_) => {}
     }
 }

@@ -3,9 +3,10 @@
 use aws_lc_rs::digest;
 use std::cell::RefCell;
 
-/// Names of flow schema and user are rarely longer together. Longer ids are not remembered.
+/// Longer ids are not cached, which bounds the memory of a thread. Schema and user name together are rarely
+/// longer.
 const SHORT_ID: usize = 192;
-/// Flows whose hashes a thread remembers.
+/// Cached flows per thread.
 const REMEMBERED: usize = 64;
 
 thread_local! {
@@ -26,6 +27,8 @@ impl CachedFlow {
         let Some((name, rest)) = self.id.split_at_checked(schema.len()) else {
             return false;
         };
+        // Compared without building the id: a hit must not allocate. An empty slot never matches, for lack of the
+        // zero byte.
         name == schema && rest.split_first() == Some((&0, distinguisher))
     }
 }
@@ -40,8 +43,10 @@ pub(crate) fn flow_hash(schema: &str, distinguisher: &str) -> u64 {
         if recent.is_empty() {
             recent.resize(REMEMBERED, CachedFlow::default());
         }
+        // In bounds: `place` reduces modulo the number of slots.
         let known = &mut recent[place(schema, distinguisher)];
         if !known.is_of(schema, distinguisher) {
+            // Reuses the evicted entry's allocation.
             known.id.clear();
             for part in [schema, &[0], distinguisher] {
                 known.id.extend_from_slice(part);
@@ -58,8 +63,10 @@ fn place(schema: &[u8], distinguisher: &[u8]) -> usize {
     let mixed = ends.fold(schema.len() as u64, |mixed, end| {
         let mut word = [0; 8];
         word[..end.len()].copy_from_slice(end);
+        // 2^64 divided by the golden ratio (Fibonacci hashing): similar names spread over the slots.
         (mixed ^ u64::from_le_bytes(word)).wrapping_mul(0x9E37_79B9_7F4A_7C15)
     });
+    // The low bits of a product depend on the low bits of its factors only.
     (mixed >> 32) as usize % REMEMBERED
 }
 

@@ -1,4 +1,5 @@
-//! The rules of a FlowSchema, parsed once per change of the object instead of once per request.
+//! The rules of a FlowSchema, parsed once per change of the object instead of once per request. They match as
+//! in upstream's `pkg/util/flowcontrol/rule.go`; [`classify`](super::classify) orders the schemas.
 
 use crate::apimachinery::value::Value;
 use crate::request::{RequestInfo, UserInfo};
@@ -41,6 +42,7 @@ enum Matcher {
 impl Matcher {
     fn parse(list: &Value) -> Self {
         let words = strings(list);
+        // The wildcard counts anywhere in the list, not only as its single entry.
         if words.iter().any(|w| w == "*") {
             Self::Any
         } else {
@@ -59,6 +61,7 @@ impl Matcher {
     fn has_resource(&self, resource: &str, subresource: &str) -> bool {
         match self {
             Self::Any => true,
+            // Split and compared instead of concatenating both names, which would allocate for every request.
             Self::Of(words) if subresource.is_empty() => words.iter().any(|w| w == resource),
             Self::Of(words) => words.iter().any(|w| w.split_once('/') == Some((resource, subresource))),
         }
@@ -80,6 +83,7 @@ impl Rules {
 
     pub(super) fn matches(&self, user: &UserInfo, info: &RequestInfo) -> bool {
         self.0.iter().any(|r| {
+            // A rule needs both: its subjects apply to all its resource and path rules.
             r.subjects.iter().any(|s| s.is(user))
                 && if info.is_resource {
                     r.resources.iter().any(|r| r.matches(info))
@@ -122,6 +126,7 @@ impl Subject {
                 let namespace = text(&["serviceAccount", "namespace"]);
                 Some(Self::ServiceAccount(namespace, (name != "*").then_some(name)))
             }
+            // An unknown kind matches nobody. Dropping it keeps the rest of the rule.
             _ => None,
         }
     }
@@ -130,6 +135,7 @@ impl Subject {
         match self {
             Self::User(name) => name == "*" || *name == user.name,
             Self::Group(name) => name == "*" || user.in_group(name),
+            // By name, as upstream: tokens and certificates of a service account classify alike.
             Self::ServiceAccount(namespace, name) => user
                 .name
                 .strip_prefix("system:serviceaccount:")
@@ -166,5 +172,6 @@ fn path_matches(rule: &str, path: &str) -> bool {
     }
     let stem = rule.strip_suffix('*').unwrap_or(rule);
     path.strip_prefix(stem)
+        // Whole path segments only, as `matchPolicyRuleNonResourceURL`: `/healthz*` does not match `/healthzfoo`.
         .is_some_and(|rest| stem.ends_with('/') || rest.starts_with('/'))
 }

@@ -20,26 +20,37 @@ pub(in crate::flowcontrol) struct ManagedLevel {
     pub(super) demand: Demand,
     pub(super) target: f64,
     pub(super) current: u32,
-    /// The object was deleted while the level had requests; it goes when they are done.
+    /// The object was deleted while the level had requests; the level is removed when they are done.
     pub quiescing: bool,
 }
 
+impl ManagedLevel {
+    /// Whether nothing is lost with it: no request is in it, and none can enter it any more. A request that has read
+    /// the schemas before they changed holds the level by them, and each request by its permit.
+    fn is_disused(&self) -> bool {
+        Arc::strong_count(&self.level) == 1 && self.level.is_idle()
+    }
+}
+
 impl FlowController {
-    /// Takes all FlowSchemas and PriorityLevelConfigurations. Levels that cannot be used are ignored, and
-    /// schemas whose level does not exist, too. Missing mandatory objects are imagined, with empty UIDs.
+    /// Applies all FlowSchemas and PriorityLevelConfigurations. Unusable levels and schemas without a usable
+    /// level are ignored. Missing mandatory objects are added, with empty UIDs.
     pub fn digest<'a>(
         &self,
         schemas: impl IntoIterator<Item = &'a Value>,
         levels: impl IntoIterator<Item = &'a Value>,
     ) {
+        // Filtered first, so that an unusable `catch-all` object is replaced by the mandatory one.
         let mut levels: Vec<&Value> = levels.into_iter().filter(|l| LevelSpec::parse(l).is_some()).collect();
         add_missing(&mut levels, &self.mandatory.levels);
+        // Held to the end: two concurrent changes must not interleave levels of one with schemas of the other.
         let mut managed = self.lock();
         let mut before: HashMap<Arc<str>, ManagedLevel> =
             managed.drain(..).map(|m| (m.level.name().clone(), m)).collect();
         let mut uids: HashMap<&str, (Arc<Level>, HeaderValue)> = HashMap::new();
         for object in levels {
             let Some(spec) = LevelSpec::parse(object) else { continue };
+            // A kept level keeps its queues, so its requests survive a change of the configuration.
             let kept = before.remove(object.name());
             let level = match kept {
                 Some(kept) => ManagedLevel {
@@ -52,8 +63,10 @@ impl FlowController {
             uids.insert(object.name(), (level.level.clone(), uid(object)));
             managed.push(level);
         }
-        let busy = before.into_values().filter(|m| !m.level.is_idle());
-        managed.extend(busy.map(|m| ManagedLevel { quiescing: true, ..m }));
+        // As upstream, a deleted level keeps its seats while it drains; otherwise its requests would wait forever.
+        let gone = before.into_values().map(|m| ManagedLevel { quiescing: true, ..m });
+        let (idle, busy): (Vec<_>, Vec<_>) = gone.partition(|m| m.level.is_idle());
+        managed.extend(busy);
         self.divide(&mut managed);
         let mut objects: Vec<&Value> = schemas.into_iter().collect();
         add_missing(&mut objects, &self.mandatory.schemas);
@@ -66,6 +79,9 @@ impl FlowController {
         parsed.sort_by(|a, b| a.order().cmp(&b.order()));
         // After the levels, so that a request finds its level configured.
         self.schemas.store(Arc::new(parsed));
+        // A request that has read the previous schemas may still enter an idle level. Without the level here nobody
+        // would serve it when its seats become free; the next adjustment removes it or divides the seats again.
+        managed.extend(idle.into_iter().filter(|m| !m.is_disused()));
     }
 
     fn new_level(&self, name: &str, spec: LevelSpec) -> ManagedLevel {
@@ -84,6 +100,7 @@ impl FlowController {
     fn divide(&self, levels: &mut [ManagedLevel]) {
         let shares: Vec<_> = levels.iter().map(|m| m.spec.shares).collect();
         for (m, limits) in levels.iter_mut().zip(seats::limits(self.server_limit, &shares)) {
+            // A new level. Existing ones keep their current limit until the adjustment below.
             if m.limits == Limits::default() {
                 m.current = limits.initial();
             }
@@ -95,12 +112,13 @@ impl FlowController {
     /// Moves seats between levels by their demand. Call once per [`seats::PERIOD`].
     pub fn rebalance(&self) {
         let mut levels = self.lock();
-        levels.retain(|m| !m.quiescing || !m.level.is_idle());
+        levels.retain(|m| !m.quiescing || !m.is_disused());
         self.adjust(&mut levels);
     }
 
     fn adjust(&self, levels: &mut [ManagedLevel]) {
         for m in levels.iter_mut() {
+            // A change of the configuration ends the period early, as upstream's `updateBorrowingLocked`.
             m.demand.update(m.level.reset_demand());
         }
         let input: Vec<_> = levels

@@ -1,4 +1,5 @@
-//! [`LevelSpec`]: a PriorityLevelConfiguration as far as it is acted upon.
+//! [`LevelSpec`]: the fields of a PriorityLevelConfiguration that the controller uses. Validation is left to
+//! the strategy of the resource; unusable objects are skipped here.
 
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::value::Value;
@@ -7,12 +8,12 @@ use crate::flowcontrol::queueset::Queuing;
 use crate::flowcontrol::seats::Shares;
 use crate::flowcontrol::shuffle_sharding::Dealer;
 
-/// The parsed object.
+/// A parsed PriorityLevelConfiguration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LevelSpec {
     pub shares: Shares,
     pub queuing: Queuing,
-    /// Of levels with queues.
+    /// Queues per flow; `None` for levels without queues.
     pub hand_size: Option<u32>,
 }
 
@@ -21,12 +22,15 @@ impl LevelSpec {
     pub(crate) fn parse(object: &Value) -> Option<Self> {
         let spec = object.get("spec");
         let exempt = spec.str_at(&["type"]) == "Exempt";
+        // The name decides elsewhere ([`Level::is_exempt`](crate::flowcontrol::level::Level::is_exempt)); another
+        // exempt level would bypass every limit.
         if exempt != (object.name() == EXEMPT) {
             return None;
         }
         let limit = spec.get(if exempt { "exempt" } else { "limited" });
         let number = |v: &Value, key: &str| v.get(key).as_i64().map(|n| u32::try_from(n).unwrap_or(0));
         let shares = Shares {
+            // Upstream's defaults. An explicit 0 is not defaulted: it makes a level that lives on borrowed seats.
             shares: number(limit, "nominalConcurrencyShares").unwrap_or(if exempt { 0 } else { 30 }),
             lendable_percent: number(limit, "lendablePercent").unwrap_or(0).min(100),
             borrowing_percent: number(limit, "borrowingLimitPercent"),
@@ -39,6 +43,8 @@ impl LevelSpec {
             (false, "Reject") => (Queuing::Reject, None),
             (false, "Queue") => {
                 let hand_size = number(queues, "handSize")?;
+                // No defaults here: the three numbers are defaulted when they are written. `try_new` rejects hands that
+                // need more randomness than a hash has.
                 let queuing = Queuing::Queues {
                     dealer: Dealer::try_new(number(queues, "queues")?, hand_size)?,
                     length_limit: number(queues, "queueLengthLimit")?,

@@ -3,6 +3,7 @@ mod series;
 mod shares;
 
 use super::*;
+use crate::flowcontrol::shuffle_sharding::Dealer;
 use crate::flowcontrol::work_estimate::StoredObjects;
 use crate::json;
 use futures_util::FutureExt as _;
@@ -125,7 +126,7 @@ fn fill(controller: &FlowController, user: &str) -> Vec<Permit> {
 }
 
 #[test]
-fn missing_mandatory_objects_are_imagined() {
+fn missing_mandatory_objects_are_added() {
     let controller = imagined(600);
     for (group, schema) in [
         ("system:masters", "exempt"),
@@ -154,18 +155,28 @@ fn the_first_matching_schema_whose_level_exists_applies() {
     assert_eq!(entered.flow, flow_hash("busy", "u"));
 }
 
-/// Upstream hashes with SHA-256; the value was computed with coreutils.
+/// The hashes were computed with Python's hashlib, by the definition of upstream's `hashFlowID`; the hands by taking
+/// cards out of a list.
 #[test]
 fn flows_have_the_same_queues_as_with_upstream() {
-    // printf 'busy\0u' | sha256sum
-    let first: [u8; 8] = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, b"busy\0u").as_ref()[..8]
-        .try_into()
-        .unwrap();
-    assert_eq!(flow_hash("busy", "u"), u64::from_le_bytes(first));
+    let dealer = Dealer::try_new(64, 6).expect("a hash suffices for six of 64 queues");
+    for (schema, distinguisher, hash, hand) in [
+        ("busy", "u", 0xa4cb_945b_5988_d349, [9, 24, 52, 15, 25, 45]),
+        ("busy", "", 0x193b_d1c8_23fd_d75b, [27, 50, 18, 58, 55, 46]),
+        (
+            "catch-all",
+            "system:serviceaccount:kube-system:default",
+            0x66a9_c5f2_aad7_2998,
+            [24, 32, 17, 8, 18, 42],
+        ),
+    ] {
+        assert_eq!(flow_hash(schema, distinguisher), hash, "{schema} {distinguisher}");
+        assert_eq!(dealer.deal(hash).cards(), hand, "{schema} {distinguisher}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_level_that_is_full_does_not_concern_others() {
+async fn a_full_level_does_not_affect_others() {
     let (controller, _) = busy(10);
     let _held = fill(&controller, "u");
     assert!(get(&controller, "u", "busy").admission.unwrap().is_waiting());
@@ -186,7 +197,7 @@ async fn a_flood_of_one_user_does_not_starve_another_one_of_the_level() {
     // Each request takes 50 ms. The flooder's next requests run, too, but not all of them first.
     while quiet.dispatched().now_or_never().is_none() {
         tokio::time::advance(Duration::from_millis(50)).await;
-        drop(held.pop().expect("somebody runs while others wait"));
+        drop(held.pop().expect("a request executes while others wait"));
         served += 1;
         let (running, rest): (Vec<_>, Vec<_>) =
             waiting

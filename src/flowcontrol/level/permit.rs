@@ -46,6 +46,7 @@ impl Permit {
 
     /// The `Retry-After` of a request that gives up waiting.
     pub fn give_up(self) -> TooMany {
+        // Dropped first: the drop leaves the queue and counts the rejection, under the same lock as below.
         let level = self.level.clone();
         drop(self);
         let now = level.shared.clock.now();
@@ -64,9 +65,11 @@ impl Future for Dispatched<'_> {
         let permit = &mut *self.0;
         if permit.waiting {
             let mut state = permit.level.lock();
+            // The set's state decides, not whether the waker was called: wake-ups may be spurious.
             if state.set.is_waiting(permit.id) {
                 let waker = &mut state.set.item_mut(permit.id).waker;
                 match waker {
+                    // `clone_from` skips the clone if both wake the same task.
                     Some(old) => old.clone_from(cx.waker()),
                     None => *waker = Some(cx.waker().clone()),
                 }
@@ -85,8 +88,10 @@ impl Drop for Permit {
         let now = level.shared.clock.now();
         let mut guard = level.state.lock();
         let state = &mut *guard;
+        // Before `finish`, which frees the slot.
         let times = state.set.times(self.id);
         let waiting = state.set.is_waiting(self.id);
+        // Dropped at the end of this function, after the lock is released.
         let request = state.set.finish(now, self.id);
         let series = &state.schemas[times.account as usize];
         if waiting {

@@ -1,4 +1,5 @@
-//! Gauges, and counters that the levels keep: read on each scrape ([`Gauges::set`]).
+//! Gauges, and counters that the levels keep, set from the levels on each scrape ([`Gauges::set`]). Updating
+//! them with every request would cost several atomic operations on shared cache lines.
 
 use super::{SCHEMA, Series, name};
 use crate::flowcontrol::queueset::QueueSet;
@@ -12,19 +13,19 @@ use std::time::Duration;
 
 const LEVEL: [&str; 1] = ["priority_level"];
 
-/// The gauges of a level.
+/// The values of one level at a scrape.
 pub(crate) struct LevelReading<'a, T> {
-    /// Its name.
+    /// `metadata.name` of the PriorityLevelConfiguration.
     pub name: &'a str,
     /// Bounds of its limit.
     pub limits: Limits,
-    /// Its demand.
+    /// Its seat demand: last period and smoothed.
     pub demand: &'a Demand,
     /// The target of the last adjustment.
     pub target: f64,
-    /// Its queues.
+    /// Its queues, accounts and totals.
     pub set: &'a QueueSet<T>,
-    /// Its schemas, by account.
+    /// Metrics of its flow schemas, by account.
     pub schemas: &'a [Series],
 }
 
@@ -152,7 +153,7 @@ impl Gauges {
         }
     }
 
-    /// Shows how much of a level was in use.
+    /// Sets the utilization histograms of a level.
     pub(crate) fn set_utilization(&self, level: &str, utilization: &mut Utilization, now: Duration) {
         let level = ("priority_level", level);
         let phase = |phase| [("phase", phase), level];
@@ -165,7 +166,7 @@ impl Gauges {
         self.demand.show(&[level], &mut utilization.demand, now);
     }
 
-    /// Shows how many requests of each kind there were.
+    /// Sets the histograms of requests by kind and phase.
     pub(crate) fn set_read_vs_write(&self, requests: &ReadVsWrite, now: Duration) {
         requests.inspect(|phase, kind, histogram| {
             self.read_vs_write
@@ -173,8 +174,9 @@ impl Gauges {
         });
     }
 
-    /// Shows a level.
+    /// Sets the gauges of a level.
     pub(crate) fn set<T>(&self, level: &LevelReading<'_, T>) {
+        // Accounts appear with their first request, so there may be fewer of them than schemas.
         for (account, series) in level.set.accounts().iter().zip(level.schemas) {
             let labels = [level.name, &**series.schema()];
             let show = |family: &IntGaugeVec, value: u64| family.with_label_values(&labels).set(value as i64);
@@ -182,13 +184,17 @@ impl Gauges {
             show(&self.executing_seats, account.seats_in_use.into());
             show(&self.waiting_requests, account.waiting.into());
             show(&self.waiting_seats, account.seats_waiting);
+            // The series appears with its first event, as upstream.
             if account.no_accommodation > 0 {
                 let counter = self.no_accommodation.with_label_values(&labels);
+                // A counter cannot be set. The account may start at 0 again after its level was deleted and recreated:
+                // saturating keeps the counter monotonic.
                 counter.inc_by(account.no_accommodation.saturating_sub(counter.get()));
             }
         }
         let totals = level.set.totals();
         let (dispatch, due) = totals.dispatched_at.unwrap_or_default();
+        // In the order of `BY_LEVEL`.
         let values = [
             f64::from(level.limits.nominal),
             f64::from(level.limits.lower),

@@ -1,4 +1,5 @@
-//! [`Series`]: the metrics of one flow schema in one level.
+//! [`Series`]: the metrics of one flow schema in one level. [`Families`] registers the families;
+//! [`Level`](crate::flowcontrol::level::Level) decides when each event is counted.
 
 use super::Families;
 use prometheus::local::{LocalHistogram, LocalIntCounter};
@@ -60,6 +61,7 @@ impl Series {
 
     /// A request was rejected.
     pub(crate) fn rejected(&self, reason: &'static str) {
+        // Not cached: rejections are rare, and the reasons would need a cell each.
         self.families.rejected.with_label_values(&self.with(reason)).inc();
     }
 

@@ -1,7 +1,8 @@
-//! Moving requests through the set: pass, enqueue, dispatch, release, cancel.
+//! The transitions of a request: pass, enqueue, dispatch, release, cancel. Each keeps the counters of set,
+//! queue and account in step; [`QueueSet`] decides which transition applies.
 
 use super::requests::{Id, State};
-use super::{ESTIMATED_SERVICE, Lingering, QueueSet, Queuing};
+use super::{ESTIMATED_SERVICE, Lingering, OUT_OF_TURN_FRACTION, QueueSet, Queuing};
 use crate::flowcontrol::seat_seconds::SeatSeconds;
 use crate::flowcontrol::work_estimate::WorkEstimate;
 use std::cmp::Reverse;
@@ -24,6 +25,7 @@ impl<T> QueueSet<T> {
         }
         let due = queue.next_dispatch.max(r);
         queue.next_dispatch = due + cost;
+        // `next_to_serve` would have chosen this queue, so ties continue behind it.
         self.last_served = index;
         self.totals.dispatched_at = Some((r, due));
         self.run(now, id);
@@ -38,6 +40,8 @@ impl<T> QueueSet<T> {
             queue.next_dispatch = r;
             self.active_queues += 1;
         }
+        // Copied out and back: the list lives in a queue and its links in the slab, which cannot both be borrowed
+        // through `self`.
         let mut list = queue.waiting;
         self.requests.push_back(&mut list, id);
         queue.waiting = list;
@@ -75,10 +79,12 @@ impl<T> QueueSet<T> {
     /// Puts a queue where it belongs in the order, after its oldest request or its next dispatch have
     /// changed. A request is not due before its arrival, so a queue that leaves seats unused gains no
     /// advantage for later.
-    fn place(&mut self, index: u32) {
+    pub(super) fn place(&mut self, index: u32) {
         let queue = self.queues.at(index);
+        // The old key is remembered, because the sets can only be searched by it.
         if let Some(finish) = queue.finish.take() {
             self.order.remove(&(finish, index));
+            self.narrow_and_idle.remove(&(finish, index));
         }
         if let Some(first) = queue.waiting.first() {
             let request = self.requests.get(first);
@@ -86,6 +92,9 @@ impl<T> QueueSet<T> {
             let finish = queue.next_dispatch + charge(&request.work);
             queue.finish = Some(finish);
             self.order.insert((finish, index));
+            if queue.unfinished == 0 && request.work.max_seats() == 1 {
+                self.narrow_and_idle.insert((finish, index));
+            }
         }
     }
 
@@ -94,6 +103,7 @@ impl<T> QueueSet<T> {
     pub(super) fn has_room(&self, seats: u32) -> bool {
         match self.queuing {
             Queuing::Exempt => true,
+            // Otherwise such a request would wait forever. It takes the level over its limit for a while.
             _ if seats > self.limit => self.totals.executing == 0,
             _ => self.totals.seats_in_use + seats <= self.limit,
         }
@@ -105,6 +115,7 @@ impl<T> QueueSet<T> {
             let full = self.totals.seats_in_use >= self.limit && self.queuing != Queuing::Exempt;
             let seats = self.requests.get(id).work.max_seats();
             if full || !self.has_room(seats) {
+                // Counted if seats were free but too few, which is upstream's meaning of the metric.
                 if !full {
                     let account = self.requests.get(id).account;
                     self.accounts[account as usize].no_accommodation += 1;
@@ -114,23 +125,66 @@ impl<T> QueueSet<T> {
                 if self.reclaim(now, is_idle) || self.next_to_serve().is_some_and(|(next, _)| next != index) {
                     continue;
                 }
-                return;
+                let Some((index, id)) = self.next_out_of_turn(now) else {
+                    return;
+                };
+                self.requests.get_mut(id).out_of_turn = true;
+                self.out_of_turn_seats += 1;
+                self.serve(now, index, id);
+                continue;
             }
-            self.dequeue(id);
-            let limit = self.limit;
-            let request = self.requests.get_mut(id);
-            let cost = charge(&request.work);
-            if request.work.final_seats > limit {
-                request.work = request.work.narrowed_to(limit);
-            }
-            self.last_served = index;
-            self.run(now, id);
-            let due = self.queues.at(index).next_dispatch;
-            self.totals.dispatched_at = Some((self.r, due));
-            self.queues.at(index).next_dispatch += cost;
-            self.place(index);
-            self.dispatched.push(id);
+            self.serve(now, index, id);
         }
+    }
+
+    /// Dispatches the oldest request of a queue, and charges the queue for it.
+    fn serve(&mut self, now: Duration, index: u32, id: Id) {
+        // Before the width changes: the counters must fall by what they were raised by.
+        self.dequeue(id);
+        let limit = self.limit;
+        let request = self.requests.get_mut(id);
+        let cost = charge(&request.work);
+        if request.work.final_seats > limit {
+            // The limit may have been lowered since the estimate. The work stays the same, so the charge does, too.
+            request.work = request.work.narrowed_to(limit);
+        }
+        self.last_served = index;
+        self.run(now, id);
+        // Still present: `run` has just counted the request in it.
+        let due = self.queues.at(index).next_dispatch;
+        self.totals.dispatched_at = Some((self.r, due));
+        self.queues.at(index).next_dispatch += cost;
+        self.place(index);
+        self.dispatched.push(id);
+    }
+
+    /// A request that may run although the queue whose turn it is waits for more seats than are free, and its
+    /// queue. Its seat is free, or taken from a request that computes.
+    ///
+    /// A wide request at the head of the order keeps every other flow waiting until enough seats are free for
+    /// it, which takes long while the seats are held by requests that compute: a few hundred large lists of one
+    /// user delayed everybody's small GETs by 0.2 s. Therefore flows that have nothing unfinished may run
+    /// one-seat requests out of turn, on at most a quarter of the seats, so that the wide request still gets
+    /// its own. They are charged as usual. Without requests that run longer than the hold time the order is
+    /// upstream's.
+    fn next_out_of_turn(&mut self, now: Duration) -> Option<(u32, Id)> {
+        /// Queues that are held back and skipped at most; each takes a lookup.
+        const MAX_SKIPPED: usize = 16;
+        let oldest = self.requests.get(self.requests.first_executing()?);
+        let is_held_up = now.saturating_sub(oldest.started) >= self.hold;
+        if !is_held_up || self.out_of_turn_seats >= (self.limit / OUT_OF_TURN_FRACTION).max(1) {
+            return None;
+        }
+        let candidates = self.narrow_and_idle.iter().take(MAX_SKIPPED);
+        let (index, id) = candidates
+            .filter_map(|(_, index)| Some((*index, self.queues.get(*index)?.waiting.first()?)))
+            .find(|(_, id)| !(self.held_back)(&self.requests.get(*id).item))?;
+        while !self.has_room(1) {
+            if !self.reclaim(now, true) {
+                return None;
+            }
+        }
+        Some((index, id))
     }
 
     /// The queue whose oldest request would finish first, and that request. Of several, the one after the
@@ -148,6 +202,7 @@ impl<T> QueueSet<T> {
             let index = equal.find(may_run).map_or(lowest, |(_, index)| *index);
             Some((index, oldest(index)?))
         });
+        // Makes `next_event` poll again: no notification arrives when a request is no longer held back.
         self.skipped = !is_first;
         found
     }
@@ -178,6 +233,9 @@ impl<T> QueueSet<T> {
         self.requests.end_executing(id);
         let request = self.requests.get_mut(id);
         request.state = State::Released;
+        if std::mem::take(&mut request.out_of_turn) {
+            self.out_of_turn_seats -= 1;
+        }
         let (work, account, queue) = (request.work, request.account, request.queue);
         let uncharged = now.saturating_sub(request.holds_since);
         self.totals.executing -= 1;
@@ -187,10 +245,12 @@ impl<T> QueueSet<T> {
             queue.executing -= 1;
             // The estimated work is replaced by the measured one.
             let really = SeatSeconds::of(f64::from(work.initial_seats), uncharged);
+            // May go down: a request that was faster than the estimate lets its queue be served earlier.
             queue.next_dispatch = queue.next_dispatch + really - ESTIMATED_SERVICE.times(work.initial_seats);
             if !queue.is_active() {
                 self.active_queues -= 1;
             }
+            // Even without waiting requests: `place` then removes the queue from the order.
             self.place(index);
         }
         if work.additional_latency.is_zero() {
@@ -230,6 +290,7 @@ impl<T> QueueSet<T> {
                 true => request.started,
                 false => request.holds_since,
             };
+            // The list is ordered by `holds_since`, so nobody behind it has held seats for longer.
             if now.saturating_sub(since) < self.hold {
                 return false;
             }
@@ -238,6 +299,7 @@ impl<T> QueueSet<T> {
                 return true;
             }
             self.charge_held(now, oldest);
+            // To the end of the list, so the loop ends after one pass at the latest.
             self.requests.hold_anew(oldest, now);
         }
         false

@@ -7,7 +7,7 @@ use crate::flowcontrol::seat_seconds::SeatSeconds;
 use crate::flowcontrol::work_estimate::WorkEstimate;
 use std::time::Duration;
 
-/// Facts about a request.
+/// Times and account of a request, copied because its slot is freed when it finishes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
     /// When it arrived.
@@ -18,7 +18,7 @@ pub(crate) struct Times {
     pub account: u32,
 }
 
-/// A request as dumps show it.
+/// A row of the dump of requests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waiting<'a, T> {
     /// Queue, and position in it; `None` if it executes.
@@ -35,7 +35,7 @@ pub(crate) struct Waiting<'a, T> {
     pub item: &'a T,
 }
 
-/// A queue as dumps show it.
+/// A row of the dump of queues.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct QueueDigest {
     /// Number in the set.
@@ -75,12 +75,12 @@ impl<T> QueueSet<T> {
             .map_or(0, |queue| queue.waiting.len)
     }
 
-    /// Numbers of the whole set.
+    /// Counters of the whole set.
     pub(crate) fn totals(&self) -> &Totals {
         &self.totals
     }
 
-    /// Numbers by flow schema.
+    /// Counters by account, in order of account numbers. Accounts without requests so far may be missing.
     pub(crate) fn accounts(&self) -> &[Account] {
         &self.accounts
     }
@@ -113,6 +113,7 @@ impl<T> QueueSet<T> {
             work: q.waiting_work,
         };
         let mut all: Vec<QueueDigest> = self.queues.iter().map(digest).collect();
+        // The queues beyond `PLACES` come from a hash map.
         all.sort_by_key(|q| q.index);
         all
     }
@@ -137,6 +138,7 @@ impl<T> QueueSet<T> {
     /// that is estimated to be in progress. `None` if nothing waits.
     pub(crate) fn due_bounds(&self) -> Option<[(SeatSeconds, SeatSeconds); 2]> {
         let waiting = || self.queues.iter().filter(|(_, q)| q.waiting.len > 0).map(|(_, q)| q);
+        // Executing requests were charged in advance; without that charge, queues can be compared.
         let discounted = |q: &Queue| q.next_dispatch - ESTIMATED_SERVICE.times(q.seats_in_use);
         Some([
             (
@@ -154,6 +156,7 @@ fn digest<T>(request: &Request<T>, place: (Option<u32>, Option<u32>)) -> Waiting
         account: request.account,
         work: request.work,
         arrived: request.arrived,
+        // Until the dispatch, `started` repeats the arrival.
         started: (request.state != State::Waiting).then_some(request.started),
         item: &request.item,
     }

@@ -35,7 +35,7 @@ impl Queue {
     }
 }
 
-/// Queues with a lower index have a place of their own: a request looks its queue up several times.
+/// Queues with a lower index are in an array instead of a map: a request looks its queue up several times.
 const PLACES: u32 = 256;
 
 /// The queues that hold something. A level may be configured with millions of queues, of which few are ever
@@ -62,6 +62,7 @@ impl QueueMap {
         }
         let at = index as usize;
         if at >= self.near.len() {
+            // Up to the highest index in use, so a level with few queues stays small.
             self.near.resize_with(at + 1, Queue::default);
         }
         &mut self.near[at]
@@ -77,6 +78,7 @@ impl QueueMap {
     }
 
     pub(crate) fn forget_if_empty(&mut self, index: u32) {
+        // An empty queue of the array may stay: its `next_dispatch` is set anew when it becomes active.
         if index >= PLACES && self.get(index).is_some_and(Queue::is_empty) {
             self.far.remove(&index);
         }
@@ -101,6 +103,7 @@ impl Hasher for Spread {
     }
 
     fn write_u32(&mut self, n: u32) {
+        // The map needs well-mixed upper bits; the odd multiplier keeps different low bits different.
         self.0 = (self.0 ^ u64::from(n)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     }
 

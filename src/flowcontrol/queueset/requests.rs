@@ -1,4 +1,5 @@
-//! The requests of a set: a slab, with lists through it.
+//! The requests of a set: a slab with intrusive lists, so that a request leaves the middle of its queue in
+//! constant time and without an allocation. [`QueueSet`](super::QueueSet) owns the meaning of the states.
 
 use crate::flowcontrol::seat_seconds::SeatSeconds;
 use crate::flowcontrol::work_estimate::WorkEstimate;
@@ -30,6 +31,8 @@ pub(super) struct Request<T> {
     pub started: Duration,
     /// When it started, or was last found to have a reason to keep its seats.
     pub holds_since: Duration,
+    /// It executes, and was served before its turn.
+    pub out_of_turn: bool,
     pub item: T,
     prev: Option<Id>,
     next: Option<Id>,
@@ -88,6 +91,7 @@ impl<T> Requests<T> {
             arrival_r: r,
             started: now,
             holds_since: now,
+            out_of_turn: false,
             item,
             prev: None,
             next: None,
@@ -102,6 +106,7 @@ impl<T> Requests<T> {
                 Id((self.slots.len() - 1) as u32)
             }
             Some(id) => {
+                // Always the case: the free list links free slots only.
                 if let Slot::Free { next } = self.slots[id.0 as usize] {
                     self.free = next;
                 }
@@ -113,6 +118,7 @@ impl<T> Requests<T> {
 
     /// Takes a request out that is in no list.
     pub(crate) fn remove(&mut self, id: Id) -> Request<T> {
+        // The index is reused by the next request. That is safe because the owner finishes an id once.
         let free = Slot::Free { next: self.free };
         self.free = Some(id);
         match std::mem::replace(&mut self.slots[id.0 as usize], free) {
@@ -179,6 +185,7 @@ impl<T> Requests<T> {
     /// Lets an executing request hold its seats from `now`.
     pub(crate) fn hold_anew(&mut self, id: Id, now: Duration) {
         let mut list = self.executing;
+        // Unlink and append keep the list ordered by `holds_since`, on which `reclaim` relies.
         self.unlink(&mut list, id);
         self.get_mut(id).holds_since = now;
         self.push_back(&mut list, id);

@@ -1,5 +1,5 @@
-//! Properties of a single set. `scenarios` repeats upstream's simulations, `model` compares with a
-//! restatement.
+//! Properties of a single set. `scenarios` repeats upstream's simulations, `model` compares with a reference
+//! model.
 
 mod model;
 mod scenarios;
@@ -73,7 +73,7 @@ fn a_cancelled_wide_request_lets_the_next_one_run() {
     let first = id(set.start(ms(0), WorkEstimate::seats(2), 0, 0, ()));
     let wide = id(set.start(ms(0), WorkEstimate::seats(3), 0, 0, ()));
     let narrow = id(set.start(ms(0), WorkEstimate::ONE_SEAT, 0, 0, ()));
-    assert!(set.is_waiting(narrow), "it waits its turn behind the wide one");
+    assert!(set.is_waiting(narrow), "it queues behind the wide one");
     assert!(set.accounts()[0].no_accommodation > 0);
     set.finish(ms(1), wide);
     assert_eq!(dispatched(&mut set), [narrow]);
@@ -108,7 +108,7 @@ fn queues_that_are_held_back_are_skipped() {
     }
     let tenth = set.start(ms(2), WorkEstimate::ONE_SEAT, 1, 0, true);
     assert_eq!(tenth, Err(Rejected::QueueFull), "though a seat is free");
-    assert_eq!(set.next_event(), Some(ms(22)), "it is asked again");
+    assert_eq!(set.next_event(), Some(ms(22)), "it is checked again");
     *set.item_mut(waits) = false;
     set.advance(ms(22));
     assert_eq!(dispatched(&mut set), [waits]);
@@ -175,7 +175,7 @@ fn requests_with_a_reason_keep_their_seats() {
     assert_eq!(
         set.next_event(),
         Some(ms(50)),
-        "it is looked at again after another hold time"
+        "it is checked again after another hold time"
     );
     *set.item_mut(computing) = false;
     set.advance(ms(50));
@@ -205,6 +205,27 @@ fn a_queue_without_unfinished_requests_gets_seats_from_those_that_compute() {
         set.is_waiting(second) && set.is_waiting(more),
         "each flow has a request that computes"
     );
+}
+
+#[test]
+fn narrow_requests_of_idle_flows_pass_a_wide_request_that_does_not_fit() {
+    let mut set = QueueSet::new(ms(0), queues(64, 1, 9), 10, ms(20)).keeping_seats_if(|computes: &bool| *computes);
+    let [flood, other] = [1, 2];
+    for (flow, seats) in [(flood, 6), (other, 4)] {
+        id(set.start(ms(0), WorkEstimate::seats(seats), flow, 0, true));
+    }
+    let wide = id(set.start(ms(1), WorkEstimate::seats(6), other, 0, true));
+    set.advance(ms(20));
+    let narrow = |set: &mut QueueSet<bool>, flow| id(set.start(ms(30), WorkEstimate::ONE_SEAT, flow, 0, false));
+    let passed = [narrow(&mut set, 3), narrow(&mut set, 4)];
+    assert!(set.is_waiting(wide), "its turn comes first");
+    assert!(passed.iter().all(|id| !set.is_waiting(*id)));
+    let third = narrow(&mut set, 5);
+    assert!(set.is_waiting(third), "a quarter of the seats is given out of turn");
+    let again = narrow(&mut set, other);
+    set.finish(ms(31), passed[0]);
+    assert!(!set.is_waiting(third));
+    assert!(set.is_waiting(again), "its flow has unfinished requests");
 }
 
 #[test]
@@ -238,7 +259,7 @@ fn a_lower_limit_applies_to_the_next_request_and_a_higher_one_at_once() {
     assert_eq!(
         dispatched(&mut set),
         [fifth],
-        "what waits is served without queues, too"
+        "waiting requests are served without queues, too"
     );
     for left in [ids[2], ids[3], fifth] {
         set.finish(ms(4), left);
@@ -248,6 +269,7 @@ fn a_lower_limit_applies_to_the_next_request_and_a_higher_one_at_once() {
 
 #[test]
 fn an_idle_flow_gains_no_advantage() {
+    // A hand of one of many queues: the flows are in queues of their own.
     let mut set = QueueSet::new(ms(0), queues(64, 1, 99), 1, NEVER);
     let busy = 1;
     let running = id(set.start(ms(0), WorkEstimate::ONE_SEAT, busy, 0, busy));
@@ -284,7 +306,7 @@ fn ten_thousand_waiting_requests_cost_no_more_than_a_list_entry_each() {
     for at in (0..10_000).map(|n| if n % 2 == 0 { 5_000 + n / 2 } else { 4_999 - n / 2 }) {
         set.finish(ms(20_000), ids[at]);
     }
-    assert!(set.is_idle() && set.queues().is_empty() && set.order.is_empty());
+    assert!(set.is_idle() && set.queues().is_empty() && set.order.is_empty() && set.narrow_and_idle.is_empty());
     assert_eq!(
         (set.totals.seats_waiting, set.queued_seats, set.active_queues),
         (0, 0, 0)

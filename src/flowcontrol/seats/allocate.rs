@@ -44,6 +44,7 @@ pub(super) fn allocate(sum: f64, classes: &[Class]) -> Option<Allocation> {
     if !classes.iter().all(valid) || least - sum > EPSILON || sum - most > EPSILON {
         return None;
     }
+    // With all lower bounds at zero there is no slope to divide by.
     if sum == 0.0 {
         return Some(Allocation {
             allocated: vec![0.0; classes.len()],
@@ -54,6 +55,7 @@ pub(super) fn allocate(sum: f64, classes: &[Class]) -> Option<Allocation> {
         .iter()
         .flat_map(|c| {
             let target = c.target();
+            // Between its bounds a class contributes its target to the slope, outside of them nothing.
             [(c.lower / target, target), (c.upper / target, -target)]
         })
         .collect();
@@ -62,6 +64,7 @@ pub(super) fn allocate(sum: f64, classes: &[Class]) -> Option<Allocation> {
     let mut fraction = kinks.first().map_or(0.0, |k| k.0);
     for (kink, change) in kinks {
         let next = reached + slope * (kink - fraction);
+        // A flat piece is passed even if it reaches the sum: any fraction on it solves the problem.
         if slope > 0.0 && next >= sum {
             break;
         }

@@ -25,7 +25,7 @@ fn seats_of(query: &str, count: u64, average_bytes: u64, max_seats: u32, from_ca
     work.initial_seats
 }
 
-/// The cases of upstream's `width_test.go`, which has no consistent reads from the cache.
+/// The cases of upstream's `width_test.go`, which runs without consistent reads from the cache.
 #[test]
 fn list_estimates_equal_upstreams() {
     let exact = "resourceVersion=1&resourceVersionMatch=Exact";

@@ -1,4 +1,5 @@
-//! CA bundles: [`CaPool`] is a parsed bundle, [`DynamicCa`] one that can be reloaded.
+//! CA bundles: [`CaPool`] is a parsed bundle, [`DynamicCa`] one that can be reloaded and extended by the CAs
+//! of other gateways. Verification of chains is left to those who read it.
 
 use super::source::{CertError, ContentDigest, Reload, read};
 use crate::request::{ClientCaSource, TrustAnchors};
@@ -46,6 +47,7 @@ impl CaPool {
             let anchor = webpki::anchor_from_trusted_cert(&certificate)
                 .map_err(|e| CertError::invalid(format!("certificate {n} of the bundle cannot be a CA: {e}")))?
                 .to_owned();
+            // A trust anchor stores the content of the name without its outer SEQUENCE.
             pool.subjects.push(DistinguishedName::in_sequence(&anchor.subject));
             pool.roots.push(anchor);
             pool.certificates.push(certificate);
@@ -87,6 +89,7 @@ impl DynamicCa {
         let path = path.as_ref();
         let pem = read(path)?;
         let seen = ContentDigest::default();
+        // Records what was read here, so that the first poll does not parse it again.
         seen.is_new(&[&pem]);
         let pool = CaPool::from_pem(pem).map_err(|e| e.at(path))?;
         Ok(Arc::new(Self {
@@ -134,6 +137,7 @@ impl DynamicCa {
         let mut parts = self.parts();
         change(&mut parts);
         let union = parts.union();
+        // Subscribers rebuild TLS configurations and drop caches, so an equal union must not notify them.
         if union.pem == self.current.load().pem {
             return;
         }
@@ -170,6 +174,7 @@ impl Parts {
                 if !known.insert(certificate.clone()) {
                     continue;
                 }
+                // A file without a final line break would run into the next block.
                 if !text.ends_with(b"\n") {
                     text.push(b'\n');
                 }
@@ -202,12 +207,14 @@ impl Reload for DynamicCa {
         let read = read(path);
         let seen = match &read {
             Ok(pem) => self.seen.is_new(&[pem]),
+            // Also errors, so that a file that is missing for an hour is logged once.
             Err(e) => self.seen.is_new(&[e.to_string().as_bytes()]),
         };
         if !seen {
             return false;
         }
         match read.and_then(|pem| CaPool::from_pem(pem).map_err(|e| e.at(path))) {
+            // After an error, the digest is new although the file is back as it was.
             Ok(pool) if pool.pem == self.own_pem() => false,
             Ok(pool) => {
                 tracing::info!(file = %path.display(), certificates = pool.roots.len(), "CA bundle reloaded");

@@ -50,6 +50,8 @@ impl KeyPairData {
                 "holds no certificate (expected a PEM block `CERTIFICATE`)",
             ));
         };
+        // rustls does not look at intermediates; without this, a damaged one would surface as a handshake
+        // failure at every client.
         for (n, certificate) in chain.iter().enumerate() {
             X509Certificate::from_der(certificate)
                 .map_err(|e| CertError::invalid(format!("certificate {} of the chain does not parse: {e}", n + 1)))?;
@@ -58,8 +60,10 @@ impl KeyPairData {
             .map_err(|e| CertError::invalid(format!("certificate does not parse: {e}")))?;
         let names = names_of(&parsed);
         let not_after = u64::try_from(parsed.validity().not_after.timestamp()).unwrap_or(0);
+        // The parser skips encrypted keys as blocks of an unknown kind and would only report that no key was
+        // found.
         let key = PrivateKeyDer::from_pem_slice(&key_pem).map_err(|e| match is_encrypted(&key_pem) {
-            true => CertError::invalid("the private key is encrypted: take the passphrase away"),
+            true => CertError::invalid("the private key is encrypted: remove the passphrase"),
             false => CertError::invalid(format!(
                 "no usable private key (PKCS#8, PKCS#1 or SEC1 PEM): {}",
                 pem::error_text(&e)
@@ -104,6 +108,7 @@ fn names_of(certificate: &X509Certificate<'_>) -> Vec<String> {
         .next()
         .and_then(|cn| cn.as_str().ok())
     {
+        // A common name can be any text; only a domain name can match SNI.
         let host = cn.strip_prefix("*.").unwrap_or(cn);
         let label = |l: &str| !l.is_empty() && l.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
         if cn.parse::<IpAddr>().is_err() && host.split('.').all(label) {
@@ -151,6 +156,7 @@ impl DynamicKeyPair {
         let (cert, key) = (cert.as_ref(), key.as_ref());
         let (cert_pem, key_pem) = (read(cert)?, read(key)?);
         let seen = ContentDigest::default();
+        // Records what was read here, so that the first poll does not parse it again.
         seen.is_new(&[&cert_pem, &key_pem]);
         let data = KeyPairData::from_pem(cert_pem, key_pem, &provider).map_err(|e| e.at(cert))?;
         if data.is_expired(SystemTime::now()) {
@@ -206,6 +212,8 @@ impl DynamicKeyPair {
 impl Reload for DynamicKeyPair {
     fn check_now(&self) -> bool {
         let Some((cert, key)) = &self.files else { return false };
+        // The two reads are not atomic. A pair caught in the middle of a rotation does not match, is
+        // rejected, and is read again by the next poll.
         let read = read(cert).and_then(|c| Ok((c, read(key)?)));
         let seen = match &read {
             Ok((c, k)) => self.seen.is_new(&[c, k]),
@@ -215,6 +223,7 @@ impl Reload for DynamicKeyPair {
             return false;
         }
         match read.and_then(|(c, k)| self.load(cert, c, k)) {
+            // An equal certificate has the same key, since the pair was checked to match.
             Ok(data) if data.cert_pem == self.current.load().cert_pem => false,
             Ok(data) => {
                 tracing::info!(file = %cert.display(), "certificate reloaded");

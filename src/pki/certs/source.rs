@@ -86,6 +86,7 @@ pub(super) struct ContentDigest(Mutex<Option<[u8; 32]>>);
 impl ContentDigest {
     /// True if the content (its parts in order) differs from that of the previous call.
     pub(super) fn is_new(&self, parts: &[&[u8]]) -> bool {
+        // A digest rather than the content: private keys should not be kept in memory twice.
         let mut context = digest::Context::new(&digest::SHA256);
         // Length prefixes distinguish content that moved from one part to the other.
         for part in parts {

@@ -14,12 +14,14 @@ use std::time::Duration;
 pub(crate) async fn watch_files(sources: Vec<Arc<dyn Reload>>, interval: Duration) {
     let sources: Arc<[Arc<dyn Reload>]> = sources.into();
     let mut ticks = tokio::time::interval(interval);
+    // One check is enough after the machine was suspended.
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     // The first tick completes immediately, and the sources have just been loaded.
     ticks.tick().await;
     loop {
         ticks.tick().await;
         let sources = Arc::clone(&sources);
+        // A network file system may hang, which must not block a reactor.
         let checked = tokio::task::spawn_blocking(move || {
             for source in sources.iter() {
                 source.check_now();

@@ -33,6 +33,7 @@ impl Identity {
             Ok(())
         };
         add(&X_REMOTE_USER, &user.name)?;
+        // Upstream sends no header for an empty UID.
         if !user.uid.is_empty() {
             add(&X_REMOTE_UID, &user.uid)?;
         }
@@ -69,6 +70,7 @@ impl Identity {
 }
 
 fn value(name: &HeaderName, v: &str) -> Result<HeaderValue, InvalidValue> {
+    // `from_str` accepts ASCII only; Go sends other characters as UTF-8.
     HeaderValue::from_str(v)
         .or_else(|_| HeaderValue::from_bytes(v.as_bytes()))
         .map_err(|_| InvalidValue(canonical_name(name.as_str())))

@@ -91,6 +91,7 @@ fn is_inert_type(essence: &str) -> bool {
         "application/cbor",
         "application/cbor-seq",
         "application/grpc",
+        // Scripts and stylesheets take effect only in a page that includes them.
         "application/javascript",
         "application/json",
         "application/octet-stream",

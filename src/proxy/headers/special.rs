@@ -61,6 +61,7 @@ fn class(name: &HeaderName) -> HeaderClass {
         "location" => HeaderClass::Location,
         "content-encoding" => HeaderClass::ContentEncoding,
         "accept-encoding" | "range" => HeaderClass::Form,
+        // The four that upstream removes; others, such as `Access-Control-Expose-Headers`, pass.
         "access-control-allow-credentials"
         | "access-control-allow-headers"
         | "access-control-allow-methods"
@@ -117,6 +118,7 @@ impl Special {
 
     /// Like [`Special::strip_hop_by_hop`], but for requests: `Te: trailers` is sent on if the client sent it.
     pub(crate) fn strip_request(self, headers: &mut HeaderMap) -> Self {
+        // Read before `Te` is removed as hop-by-hop.
         let trailers = self.te && wants_trailers(headers);
         let rest = self.strip_hop_by_hop(headers);
         if trailers {
@@ -139,6 +141,8 @@ impl Special {
     /// true if it did, and the response must be decompressed.
     pub(crate) fn ask_for_gzip(self, method: &Method, headers: &mut HeaderMap) -> bool {
         if self.form || *method == Method::HEAD {
+            // A range of a compressed document cannot be decompressed by itself, and a HEAD response has no
+            // body.
             return false;
         }
         headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
@@ -148,6 +152,7 @@ impl Special {
 
 /// Removes the headers that `Connection` names, which are hop-by-hop too.
 fn remove_named(headers: &mut HeaderMap) {
+    // Collected first: the names borrow from the map that changes.
     let named: Vec<HeaderName> = headers
         .get_all(header::CONNECTION)
         .iter()

@@ -12,9 +12,15 @@ use std::io::{Result, Write};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-/// Compressed bytes processed per step: bounds the output per step to about 1 MiB, since gzip expands up to a
+/// Bytes processed per step if they are not compressed.
+const PIECE: usize = 16 << 10;
+/// Compressed bytes processed per step: bounds the output per step to about 32 KiB, since gzip expands up to a
 /// thousandfold.
-const PIECE: usize = 1 << 10;
+const PACKED_PIECE: usize = 32;
+
+/// Bytes of a page, compressed and not, that a poll works on without output before other tasks of the thread get their
+/// turn. Compressing that much again takes some 100 µs.
+const TURN: usize = 8 << 10;
 
 /// Content encoding of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,9 +101,18 @@ impl Codec {
         }
     }
 
+    /// Received bytes processed per step.
+    fn piece(&self) -> usize {
+        match self {
+            Self::Identity => PIECE,
+            Self::Gzip(..) | Self::Deflate(..) => PACKED_PIECE,
+        }
+    }
+
     fn unpack(&mut self, packed: &[u8]) -> Result<Vec<u8>> {
         fn all<D: Write>(d: &mut D, packed: &[u8]) -> Result<()> {
             d.write_all(packed)?;
+            // Flushed, so that the rewriter sees everything that this piece contains.
             d.flush()
         }
         match self {
@@ -119,6 +134,8 @@ impl Codec {
         match self {
             Self::Identity => Ok(page),
             Self::Gzip(_, e) => {
+                // Not flushed per piece, which would spoil the compression: output comes when a block is
+                // full.
                 e.write_all(&page)?;
                 if last {
                     e.try_finish()?;
@@ -137,11 +154,12 @@ impl Codec {
 }
 
 impl<B> Rewritten<B> {
-    fn more(&mut self, packed: &[u8]) -> Result<Vec<u8>> {
+    /// Processes a piece. Returns what can be sent, and how many bytes were worked on.
+    fn more(&mut self, packed: &[u8]) -> Result<(Vec<u8>, usize)> {
         let plain = self.codec.unpack(packed)?;
         let mut out = Vec::with_capacity(plain.len() + 64);
         self.page.push(&plain, &mut out);
-        self.codec.pack(out, false)
+        Ok((self.codec.pack(out, false)?, packed.len() + plain.len()))
     }
 
     fn end(&mut self) -> Result<Vec<u8>> {
@@ -165,13 +183,23 @@ where
         cx: &mut Context<'_>,
     ) -> Poll<Option<std::result::Result<Frame<Bytes>, BoxError>>> {
         let this = &mut *self;
+        let mut turn = TURN;
         loop {
             if !this.rest.is_empty() {
-                let piece = this.rest.split_to(PIECE.min(this.rest.len()));
+                // A page that compresses well gives no output for long.
+                if turn == 0 {
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                let piece = this.rest.split_to(this.codec.piece().min(this.rest.len()));
                 match this.more(&piece) {
-                    Ok(out) if out.is_empty() => continue,
-                    Ok(out) => return Poll::Ready(Some(Ok(Frame::data(out.into())))),
+                    Ok((out, worked)) if out.is_empty() => {
+                        turn = turn.saturating_sub(worked);
+                        continue;
+                    }
+                    Ok((out, _)) => return Poll::Ready(Some(Ok(Frame::data(out.into())))),
                     Err(e) => {
+                        // Nothing more can be decoded: what is left must not be tried again on the next poll.
                         this.rest.advance(this.rest.len());
                         this.ended = true;
                         return Poll::Ready(Some(Err(e.into())));
@@ -195,6 +223,7 @@ where
                 }
                 None => {}
             }
+            // Reached at the end of the data or at trailers: the page ends first, then the trailers follow.
             this.ended = true;
             match this.end() {
                 Ok(out) if out.is_empty() => {}
@@ -247,6 +276,23 @@ mod tests {
             assert_eq!(unpacked.finish().unwrap(), want.as_bytes());
         }
         assert!(through(b"no gzip", 3, Encoding::Gzip).await.is_err());
+    }
+
+    #[test]
+    fn one_poll_does_a_bounded_part_of_a_page() {
+        let page = vec![b'x'; 4 << 20];
+        let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
+        gzip.write_all(&page).unwrap();
+        let frame = Ok::<_, BoxError>(Frame::data(Bytes::from(gzip.finish().unwrap())));
+        let inner = StreamBody::new(futures_util::stream::iter([frame]));
+        let mut body = Rewritten::new(inner, Encoding::Gzip, Links::below("/proxy", &[]));
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        let mut polls = 0;
+        while !matches!(Pin::new(&mut body).poll_frame(&mut cx), Poll::Ready(None)) {
+            polls += 1;
+        }
+        // A turn ends after a step, of which the largest is some 32 KiB.
+        assert!(polls > page.len() / (40 << 10), "{polls}");
     }
 
     #[test]

@@ -10,6 +10,7 @@ pub(super) fn escape(value: &[u8], entities: bool, out: &mut Vec<u8>) {
             b'>' => out.extend_from_slice(b"&gt;"),
             b'"' => out.extend_from_slice(b"&#34;"),
             b'\'' => out.extend_from_slice(b"&#39;"),
+            // As in Go's `x/net/html`: a parser would turn the raw character into a line feed.
             b'\r' => out.extend_from_slice(b"&#13;"),
             b => out.push(*b),
         }
@@ -55,11 +56,26 @@ fn character(entity: &str) -> Option<char> {
         "apos" => Some('\''),
         _ => {
             let number = entity.strip_prefix('#')?;
-            let code = match number.strip_prefix(['x', 'X']) {
-                Some(hex) => u32::from_str_radix(hex, 16),
-                None => number.parse(),
+            let (radix, digits) = match number.strip_prefix(['x', 'X']) {
+                Some(hex) => (16, hex),
+                None => (10, number),
             };
-            char::from_u32(code.ok()?)
+            // Also parses a plus sign, with which a browser reads the text as it is.
+            let code = u32::from_str_radix(digits, radix)
+                .ok()
+                .filter(|_| !digits.starts_with('+'));
+            char::from_u32(code?)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_entities_have_no_sign() {
+        assert_eq!(unescaped("&#47;&#x2f;&#X2F;&amp;"), "///&");
+        assert_eq!(unescaped("&#+47;&#x+2f;"), "&#+47;&#x+2f;");
     }
 }

@@ -17,6 +17,7 @@ pub(crate) struct OwnAddress {
 impl OwnAddress {
     /// Whether a connection to `address` would end at this gateway.
     pub(crate) fn is(&self, address: SocketAddr) -> bool {
+        // The port first: it needs no look at the machine's addresses.
         if address.port() != self.bound.port() {
             return false;
         }

@@ -35,8 +35,9 @@ impl Outbound {
                 .is_ok_and(|dir| place.starts_with(dir));
         }
         if !open {
-            return Err(failed("it is in no directory of --backend-socket-dirs".into()));
+            return Err(failed("it is not in a directory of --backend-socket-dirs".into()));
         }
+        // By its resolved path: the one in the annotation could be replaced after the check.
         let unix = UnixStream::connect(&place).await.map_err(system)?;
         let peer = unix.peer_cred().map_err(system)?.uid();
         let ours = rustix::process::geteuid().as_raw();
@@ -70,7 +71,7 @@ mod tests {
         let o = Outbound::direct();
         let message = refusal(o.connect_socket(&socket(path.clone(), None)).await);
         assert!(
-            message.ends_with("it is in no directory of --backend-socket-dirs"),
+            message.ends_with("it is not in a directory of --backend-socket-dirs"),
             "{message}"
         );
         let o = o.with_socket_dirs([dir.path().to_owned(), dir.path().join("not-there")]);
@@ -94,7 +95,7 @@ mod tests {
         std::os::unix::fs::symlink(&outside, &link).unwrap();
         let message = refusal(o.connect_socket(&socket(link, None)).await);
         assert!(
-            message.ends_with("it is in no directory of --backend-socket-dirs"),
+            message.ends_with("it is not in a directory of --backend-socket-dirs"),
             "{message}"
         );
     }

@@ -47,13 +47,13 @@ pub struct TargetEndpoint {
 pub struct Socket {
     /// Absolute, without `.` and `..` segments.
     pub path: PathBuf,
-    /// The protocol spoken on it.
+    /// Protocol of the listener.
     pub protocol: Protocol,
     /// The user that must listen on it; `None`: this process's user or root.
     pub uid: Option<u32>,
 }
 
-/// The protocol spoken on a socket.
+/// Protocol of a Unix socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Protocol {
     /// TLS, with the HTTP version negotiated by ALPN.
@@ -145,6 +145,7 @@ pub(super) fn read(urls: &str, at: &FieldPath, errors: &mut ErrorList) -> Vec<Ta
             Ok(new) => found.push(new),
         }
     }
+    // Failover tiers are used only after the first, which must therefore exist.
     if !found.is_empty() && found.iter().all(|p| p.failover > 0) {
         errors.push(FieldError::invalid(
             at,
@@ -166,6 +167,7 @@ fn one(text: &str) -> Result<TargetEndpoint, InvalidUrl> {
     };
     let mut given = Vec::new();
     for part in parts {
+        // A parameter without a value fails below as a number that does not parse.
         let (key, value) = part.split_once('=').unwrap_or((part, ""));
         if given.contains(&key) {
             return Err(InvalidUrl::Repeated(key.to_owned()));
@@ -182,6 +184,7 @@ fn one(text: &str) -> Result<TargetEndpoint, InvalidUrl> {
         match (key, &mut endpoint.socket) {
             ("weight", _) => endpoint.weight = number(MOST_WEIGHT, 1)?,
             ("failover", _) => endpoint.failover = number(MOST_FAILOVER, 0)?,
+            // The highest value means "no user" to the system (`(uid_t)-1`).
             ("uid", Some(socket)) => socket.uid = Some(number(u32::MAX - 1, 0)?),
             ("uid", None) => return Err(InvalidUrl::UidOfHost),
             _ => return Err(InvalidUrl::UnknownParameter(key.to_owned())),
@@ -209,6 +212,7 @@ fn host(url: &str) -> Result<TargetEndpoint, InvalidUrl> {
         return Err(InvalidUrl::Credentials);
     }
     let (host, port) = host_and_port(authority.as_str());
+    // Checked digit by digit, because `parse` also accepts a plus sign.
     let port = match port.map(|digits| (digits.bytes().all(|b| b.is_ascii_digit()), digits.parse::<u16>())) {
         None => 443,
         Some((true, Ok(port @ 1..))) => port,

@@ -27,6 +27,7 @@ pub(super) fn choose<'a>(
     let load = |e: &Arc<str>| hosts.get(e).map_or(0, |h| h.in_flight.now());
     let n = endpoints.len();
     let drawn = splitmix64(counter);
+    // The two halves of one draw serve as two independent ones.
     let (a, b) = (drawn as usize % n, (drawn >> 32) as usize % (n - 1).max(1));
     // `b` is drawn from n - 1 values and shifted past `a`, so that the two differ.
     let b = (b + usize::from(b >= a)) % n;
@@ -36,11 +37,13 @@ pub(super) fn choose<'a>(
     // Skip unusable addresses by walking on from the drawn index.
     let from = |start: usize| (0..n).map(move |i| &endpoints[(start + i) % n]);
     let Some(first) = from(a).find(|e| usable(e)) else {
+        // Last resorts, in this order: an address on probation, any other than `not`, `not` itself.
         let not_ejected = |e: &&Arc<str>| allowed(e) && hosts.get(*e).is_none_or(|h| h.health.is_not_ejected());
         let any = || from(a).find(|e| allowed(e)).unwrap_or(&endpoints[a]);
         return from(a).find(not_ejected).unwrap_or_else(any);
     };
     match from(b).find(|e| usable(e) && *e != first) {
+        // A tie keeps the first draw, which is uniform over the addresses.
         Some(second) if load(second) < load(first) => second,
         _ => first,
     }
@@ -62,6 +65,7 @@ pub(super) async fn checkout(host: &Arc<Host>, others: bool, bounded: bool) -> R
     }
     match tokio::time::timeout(CHECKOUT_TIMEOUT, host.checkout(bounded)).await {
         Ok(outcome) => outcome,
+        // Go's message for a dial that timed out.
         Err(_) => Err(DialError(format!("dial tcp {}: i/o timeout", host.address)).into()),
     }
 }
@@ -104,6 +108,7 @@ mod tests {
         for _ in 0..300 {
             let chosen = t.choose(&all);
             assert_ne!(*chosen, all[1]);
+            // Held, so that the load of the others keeps growing.
             held.push(t.host(chosen).unwrap().in_flight.enter());
         }
         let [a, c] = [0, 2].map(|i: usize| t.host(&all[i]).unwrap().in_flight.now());
@@ -130,11 +135,38 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn only_addresses_with_which_nothing_is_lost_are_forgotten() {
+        let pki = Pki::new(&["ext.ns.svc"], &[b"h2"]);
+        let backend = Backend::http(&pki, 100, |_| async { response(200, "ok") }).await;
+        let t = transport(&pki.ca_pem).unwrap();
+        let connected: [Arc<str>; 1] = [backend.authority.as_str().into()];
+        let out = Outgoing {
+            method: Method::GET,
+            target: PathAndQuery::from_static("/x"),
+            headers: HeaderMap::new(),
+            body: crate::request::Body::empty(),
+        };
+        // Its connection stays in the pool.
+        drop(t.send_to(&connected, &connected[0], out.into(), None).await.unwrap());
+        t.host("ejected:1").unwrap().health.ping_missed("no answer to a ping");
+        let in_use = t.host("used:1").unwrap();
+        for port in 1..1000 {
+            t.host(&format!("unused:{port}")).unwrap();
+        }
+        let known: Vec<String> = t.endpoints().into_iter().map(|e| e.address).collect();
+        assert!(known.len() <= crate::proxy::transport::MAX_HOSTS, "{known:?}");
+        for wanted in [backend.authority.as_str(), "ejected:1", &*in_use.address] {
+            assert!(known.iter().any(|k| k == wanted), "{wanted}: {known:?}");
+        }
+    }
+
+    #[tokio::test]
     async fn a_dead_address_fails_no_request_and_is_ejected() {
         let pki = Pki::new(&["ext.ns.svc"], &[b"h2"]);
         let alive = Backend::http(&pki, 100, |_| async { response(200, "ok") }).await;
         let dead = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let gone = dead.local_addr().unwrap().to_string();
+        // Closed again, so that connections are refused.
         drop(dead);
         let t = transport(&pki.ca_pem).unwrap();
         let all: Vec<Arc<str>> = vec![gone.as_str().into(), alive.authority.as_str().into()];

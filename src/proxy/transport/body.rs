@@ -71,6 +71,7 @@ impl BackendBody {
             in_flight: Some(in_flight),
             held: None,
         };
+        // Without a body nothing will be polled, so everything is released now.
         if body.source.is_end_stream() {
             body.release();
         }
@@ -79,6 +80,8 @@ impl BackendBody {
 
     /// Holds `guard` until this body has ended.
     pub(crate) fn holding<G>(self, guard: G) -> BackendBody<G> {
+        // A response without a body has released everything already; a guard held here would never be
+        // released.
         let held = (!self.is_over()).then_some(guard);
         BackendBody {
             source: self.source,
@@ -165,6 +168,8 @@ impl<G: Send + Unpin + 'static> http_body::Body for BackendBody<G> {
         let this = &mut *self;
         match this.source.poll_frame(cx) {
             Poll::Ready(Some(Ok(frame))) => {
+                // At the last frame, not at the poll after it: a consumer that knows the length does not poll
+                // again.
                 if this.source.is_end_stream() {
                     this.release();
                 }
@@ -175,6 +180,7 @@ impl<G: Send + Unpin + 'static> http_body::Body for BackendBody<G> {
                 Poll::Ready(None)
             }
             Poll::Ready(Some(Err(e))) => {
+                // Dropped rather than released: a broken HTTP/1.1 connection must not return to the pool.
                 this.hold = Hold::Released;
                 tracing::debug!("a backend's body broke off: {e}");
                 Poll::Ready(Some(Err(e)))
@@ -191,6 +197,7 @@ impl<G: Send + Unpin + 'static> http_body::Body for BackendBody<G> {
                 if alarm.as_mut().poll(cx).is_pending() {
                     return Poll::Pending;
                 }
+                // Dropped as above: the rest of this response may still arrive on the connection.
                 this.hold = Hold::Released;
                 let late = std::io::Error::from(std::io::ErrorKind::TimedOut);
                 Poll::Ready(Some(Err(system_error("read", &late).into())))

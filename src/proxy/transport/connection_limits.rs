@@ -28,6 +28,10 @@ impl Default for ConnectionLimits {
 pub(super) const MAX_CONNECTION_WAIT: Duration = Duration::from_secs(5);
 
 /// Counters of the connections and streams in use at one address, and a notification when some are released.
+///
+/// A waiting request counts itself, then looks for something free; whoever frees something uncounts it, then
+/// looks for waiting requests. Both accesses of both sides are `SeqCst`: with weaker ones the second could take
+/// effect before the first, so that neither side sees the other and the wake-up is lost.
 #[derive(Default)]
 pub(super) struct ConnectionLimiter {
     open: AtomicUsize,
@@ -43,8 +47,9 @@ pub(super) struct WaitPermit(Arc<ConnectionLimiter>);
 
 /// Increments the counter unless it has reached `most`.
 fn take(of: &AtomicUsize, most: usize) -> bool {
+    // Checked and counted in one step: two callers cannot both take the last place.
     let more = |n: usize| (n < most).then_some(n + 1);
-    of.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+    of.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more).is_ok()
 }
 
 impl ConnectionLimiter {
@@ -58,7 +63,7 @@ impl ConnectionLimiter {
         take(&self.waiting, most).then(|| WaitPermit(self.clone()))
     }
 
-    /// Wakes one waiting request, if any. A single relaxed load if none waits.
+    /// Wakes one waiting request, if any. A single load if none waits.
     pub(super) fn free(&self) {
         if self.waiting() > 0 {
             self.freed.notify_one();
@@ -75,13 +80,13 @@ impl ConnectionLimiter {
     }
 
     pub(super) fn waiting(&self) -> usize {
-        self.waiting.load(Ordering::Relaxed)
+        self.waiting.load(Ordering::SeqCst)
     }
 }
 
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
-        self.0.open.fetch_sub(1, Ordering::Relaxed);
+        self.0.open.fetch_sub(1, Ordering::SeqCst);
         self.0.free();
     }
 }

@@ -31,6 +31,7 @@ pub(super) struct Failure {
 impl Failure {
     /// Whether a request that may have been sent can be sent again.
     pub(super) fn may_retry(&self, method: &Method, has_body: bool) -> bool {
+        // A backend that refused the request has promised not to have acted on it, whatever the method.
         self.refused || (self.stale && is_idempotent(method) && !has_body)
     }
 
@@ -62,6 +63,8 @@ impl Failure {
         Self {
             unsent,
             refused: false,
+            // As in Go's `shouldRetryRequest`: an idle timeout at the backend explains only the end of a
+            // reused connection.
             stale: reused
                 && (error.is_incomplete_message()
                     || error.is_canceled()
@@ -135,11 +138,13 @@ pub(super) fn exchange<'t>(
             let response = stream.exchange(request, body, &host.tasks, informational);
             Either::Left(async move {
                 match response.await {
+                    // h2 limits the bytes of a head, not the number of its fields.
                     Ok((response, _)) if response.headers().len() > MAX_HEADER_FIELDS => {
                         Err(Failure::too_many_fields())
                     }
                     Ok((response, upload)) => Ok(response.map(|b| BackendBody::http2(b, stream, upload, in_flight))),
                     Err(e) => {
+                        // Out of the pool at once, or the retry would draw it again.
                         if e.unsent.is_some() {
                             host.forget(&stream);
                         }
@@ -170,6 +175,7 @@ async fn exchange_http1(
     match sender.try_send_request(request).await {
         Ok(response) if response.headers().len() > MAX_HEADER_FIELDS => Err(Failure::too_many_fields()),
         Ok(response) => match unknown_coding(response.headers()) {
+            // Weak: a long response must not keep the pool of a dropped transport alive.
             None => Ok(response.map(|b| BackendBody::http1(b, (sender, upload), Arc::downgrade(host), in_flight))),
             Some(coding) => Err(Failure {
                 unsent: None,
@@ -189,6 +195,7 @@ async fn exchange_http1(
 fn unknown_coding(headers: &http::HeaderMap) -> Option<String> {
     let mut all = headers.get_all(header::TRANSFER_ENCODING).iter();
     let first = all.next()?;
+    // Several header lines are rejected as well: Go allows one.
     let is_chunked = all.next().is_none() && first.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked");
     (!is_chunked).then(|| String::from_utf8_lossy(first.as_bytes()).into_owned())
 }

@@ -21,6 +21,9 @@ use tokio::time::Instant;
 const EJECTION_THRESHOLD: u32 = 3;
 const FIRST_EJECTION: Duration = Duration::from_secs(1);
 const MAX_EJECTION: Duration = Duration::from_secs(30);
+/// How long after the end of its last ejection an address is remembered. While an address on probation is in
+/// use it is probed, which either clears the ejection or begins another.
+const FORGET_AFTER: Duration = Duration::from_secs(90);
 
 /// Counts the requests in flight to one address.
 #[derive(Default)]
@@ -31,6 +34,7 @@ pub(super) struct InFlightGuard(Arc<AtomicUsize>);
 
 /// Passive health of one address.
 pub(super) struct Health {
+    // Relaxed throughout: health is a hint, and a stale value costs at most one badly placed request.
     began: OnceLock<Instant>,
     failures: AtomicU32,
     /// Ejections since a request last succeeded; each doubles the next ejection.
@@ -93,6 +97,7 @@ impl Health {
 
     /// Ejects an address that missed a ping at once, regardless of the count of failures.
     pub(super) fn ping_missed(&self, why: &str) {
+        // Not 0: `succeeded` resets an ejection only if failures are counted.
         self.failures.fetch_max(EJECTION_THRESHOLD, Ordering::Relaxed);
         if self.is_not_ejected() {
             self.eject();
@@ -101,13 +106,16 @@ impl Health {
     }
 
     fn eject(&self) {
+        // Two threads that fail at the same time may both get here; the ejection is then one step longer.
         let before = self.ejections.fetch_add(1, Ordering::Relaxed);
         let pause = FIRST_EJECTION * (1 << before.min(5));
         let until = self.now() + pause.min(MAX_EJECTION);
+        // Never 0, which would mean "not ejected": an ejection lasts at least a second.
         self.ejected_until.store(until.as_millis() as u64, Ordering::Relaxed);
     }
 
     pub(super) fn is_not_ejected(&self) -> bool {
+        // The first comparison spares healthy addresses a look at the clock.
         self.ejected_until.load(Ordering::Relaxed) == 0 || self.ejected_for().is_none()
     }
 
@@ -119,6 +127,12 @@ impl Health {
     /// Its ejection has elapsed, but no request has succeeded since.
     pub(super) fn is_on_probation(&self) -> bool {
         self.was_ejected() && self.is_not_ejected()
+    }
+
+    /// It was never ejected, or so long ago that it has not been in use since.
+    pub(super) fn may_be_forgotten(&self) -> bool {
+        let until = Duration::from_millis(self.ejected_until.load(Ordering::Relaxed));
+        until.is_zero() || self.now() >= until + FORGET_AFTER
     }
 
     pub(super) fn was_ejected(&self) -> bool {
@@ -162,6 +176,18 @@ mod tests {
         h.succeeded();
         assert!(h.is_not_ejected());
         assert_eq!((h.failures(), h.last_failure().as_deref()), (0, Some("d")));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_ejection_is_remembered_for_a_while_after_its_end() {
+        let h = Health::default();
+        assert!(h.may_be_forgotten());
+        h.ping_missed("no answer to a ping");
+        assert!(!h.may_be_forgotten());
+        tokio::time::advance(FIRST_EJECTION + FORGET_AFTER / 2).await;
+        assert!(!h.may_be_forgotten(), "on probation");
+        tokio::time::advance(FORGET_AFTER).await;
+        assert!(h.may_be_forgotten());
     }
 
     #[tokio::test(start_paused = true)]

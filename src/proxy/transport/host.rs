@@ -115,7 +115,7 @@ impl Lease {
     }
 }
 
-/// Awaits a dial for at most `limit`. The error text is Go's.
+/// Awaits a dial for at most `limit`. The message of the timeout is Go's.
 pub(super) async fn with_connect_timeout<T>(
     limit: Option<Duration>,
     address: &str,
@@ -176,6 +176,7 @@ impl Host {
     pub(super) async fn checkout(self: &Arc<Self>, bounded: bool) -> Result<Lease, NoConnection> {
         let limits = self.limits(bounded);
         let mut queued = None;
+        // Boxed on the rare path that waits: `Notified` must be pinned, and is large.
         let mut armed: Option<Pin<Box<Notified<'_>>>> = None;
         let mut until = None;
         // Each round looks at the pool again, since other requests may have taken what woke this one.
@@ -189,6 +190,8 @@ impl Host {
                         return Ok(Lease::Http1 { sender, reused: true });
                     }
                 }
+                // Counts the request as waiting before it dials or waits. What this round took is released
+                // again: the next one takes another permit, and finds a shared dial in the pool.
                 _ if queued.is_none() => {
                     queued = Some(self.limiter.wait(limits.waiting).ok_or(NoConnection::Full)?);
                 }
@@ -206,8 +209,11 @@ impl Host {
                 Checkout::Dialing(mut dialing) => {
                     let outcome = match dialing.wait_for(Option::is_some).await {
                         Ok(outcome) => outcome.clone(),
+                        // The dial's task was not spawned, or was cancelled, because the group is stopping.
                         Err(_) => Some(Err(DialError("dial aborted".into()))),
                     };
+                    // Success reserves nothing for this request: the next round competes for the new
+                    // connection's streams.
                     if let Some(Err(e)) = outcome {
                         return Err(e.into());
                     }
@@ -221,6 +227,8 @@ impl Host {
                         armed = Some(bell);
                     }
                     Some(bell) => {
+                        // One deadline for the whole wait: a request that is woken in vain must not begin
+                        // anew.
                         let until =
                             *until.get_or_insert_with(|| Instant::now() + connection_limits::MAX_CONNECTION_WAIT);
                         let rung = tokio::time::timeout_at(until, bell).await;
@@ -254,6 +262,7 @@ impl Host {
         if s.wants_to_spread()
             && let Some(open) = self.limiter.open(most)
         {
+            // Also set if the dial fails, so that there is at most one attempt per second.
             s.spread_at = Instant::now() + CHECK;
             self.shared_dial(s, open, true);
         }
@@ -269,6 +278,7 @@ impl Host {
         if let Some(sender) = s.free_connection() {
             return Checkout::Idle(sender);
         }
+        // An HTTP/1.1 connection serves one request, so sharing its dial would make the others wait in vain.
         if !s.alone
             && let Some(dialing) = &s.dialing
         {
@@ -292,11 +302,15 @@ impl Host {
                 Ok(dialed) => host.adopt(dialed, open, spreading).await,
                 Err(e) => Err(e),
             };
+            // The first HTTP/1.1 connection of an address comes from a shared dial: it goes to whichever
+            // request looks first.
             let outcome = outcome.map(|http1| {
                 if let Some(sender) = http1 {
                     host.give_back(sender);
                 }
             });
+            // Cleared before the outcome is published: a woken request must not find this dial again, and
+            // loop on it.
             host.lock().dialing = None;
             tell.send_replace(Some(outcome));
         });
@@ -311,6 +325,7 @@ impl Host {
             if let Some(socket) = &self.socket {
                 return dial_socket(socket, &self.tls, Offer::Any, &self.outbound).await;
             }
+            // Locked only for the number: no guard crosses the dial.
             let dial_number = self.lock().next_dial();
             dial_watched(&self.address, &self.tls, Offer::Any, &self.outbound, dial_number).await
         };
@@ -325,6 +340,7 @@ impl Host {
         open: ConnectionPermit,
         spreading: bool,
     ) -> Result<Option<http1::SendRequest<Body>>, DialError> {
+        // Weak throughout: a connection's task must not keep the pool, or the connection itself, in use.
         let host = Arc::downgrade(self);
         let peer = dialed.peer;
         {
@@ -338,6 +354,7 @@ impl Host {
         }
         if !dialed.http2 {
             let (sender, connection) = http1::Builder::new()
+                // As Go's client writes header names.
                 .title_case_headers(true)
                 .handshake(TokioIo::new(dialed.io))
                 .await
@@ -372,6 +389,8 @@ impl Host {
         let stop = self.tasks.stop_signal().clone();
         let authority = self.address.clone();
         self.tasks.spawn("backend connection", async move {
+            // Until the task ends, not only while pooled: the limit counts open sockets, retired ones
+            // included.
             let _open = open;
             tokio::pin!(connection);
             let mut check = tokio::time::interval_at(Instant::now() + CHECK, CHECK);
@@ -383,6 +402,7 @@ impl Host {
                     ended = &mut connection => {
                         if let Err(e) = ended {
                             tracing::debug!(%authority, "backend connection ended: {e}");
+                            // Only the hook: a request on the connection records its own failure in `health`.
                             if let Some(host) = host.upgrade() {
                                 host.report_failure();
                             }
@@ -392,12 +412,18 @@ impl Host {
                     () = stop.wait() => break,
                     _ = check.tick() => {
                         let state = http2.as_mut().map_or(KeepaliveState::Alive, |(_, keepalive)| keepalive.tick());
-                        let Some(host) = host.upgrade() else { continue };
+                        // Gone with its transport, for example after a change of certificates. The keepalive still
+                        // runs for the requests that are left: a watch on a dead connection would never end.
+                        let host = host.upgrade();
                         match (state, &http2) {
                             (KeepaliveState::Alive, _) | (_, None) => {}
                             (KeepaliveState::PingMissed, Some((http2, _))) => {
-                                host.retire(http2);
-                                host.health.ping_missed("no answer to a ping");
+                                // Out of the pool before its requests are woken: a retry must not draw this
+                                // connection again.
+                                if let Some(host) = &host {
+                                    host.retire(http2);
+                                    host.health.ping_missed("no answer to a ping");
+                                }
                                 if let Some(http2) = http2.upgrade() {
                                     http2.ping_missed().fire();
                                 }
@@ -407,7 +433,9 @@ impl Host {
                                 break;
                             }
                         }
-                        host.lock().prune(Instant::now());
+                        if let Some(host) = host {
+                            host.lock().prune(Instant::now());
+                        }
                     }
                 }
             }
@@ -424,6 +452,7 @@ impl Host {
 
     /// Returns an HTTP/1.1 connection whose response has ended to the pool.
     pub(super) fn give_back(&self, sender: http1::SendRequest<Body>) {
+        // A connection that is not kept ends, and its permit wakes a waiting request instead.
         if !sender.is_closed() && self.lock().put_idle(sender) {
             self.limiter.free();
         }
@@ -472,9 +501,11 @@ impl Host {
         }
     }
 
-    pub(super) fn is_idle(&self) -> bool {
-        let s = self.lock();
-        s.dialing.is_none() && s.counts().streams == 0
+    /// Whether nothing is lost with it: there is no request, no connection and no recent ejection.
+    pub(super) fn is_unused(self: &Arc<Self>) -> bool {
+        // Requests, dials and probes have references besides the transport's. A connection counts as open from
+        // before its dial until its task ends; idle ones end after the pool's idle timeout.
+        Arc::strong_count(self) == 1 && self.limiter.connections() == 0 && self.health.may_be_forgotten()
     }
 
     fn lock(&self) -> MutexGuard<'_, Pool> {

@@ -40,6 +40,7 @@ const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 1 << 30;
 /// Streams per connection, even if the backend allows more: as many as the connection window has room for.
 pub(super) const MAX_STREAMS: usize = (CONNECTION_WINDOW / STREAM_WINDOW) as usize;
+/// Limit of a response's head in bytes, decoded; also announced to the backend.
 const HEADER_LIST: u32 = 1 << 20;
 
 /// A connection shared by requests.
@@ -73,7 +74,7 @@ pub(super) struct Keepalive {
 pub(super) enum KeepaliveState {
     /// No ping is overdue.
     Alive,
-    /// It has not answered a ping in time: no new requests are sent on the connection.
+    /// It has just failed to answer a ping in time: no new requests are sent on the connection.
     PingMissed,
     /// It has not answered for too long: the connection is closed.
     Dead,
@@ -105,6 +106,7 @@ pub(super) async fn connect(
     let received = io.receive_flag();
     let (io, turns) = coalesce(io);
     let (sender, mut connection) = Builder::new()
+        // As Go's client: there would be no request that a pushed response belongs to.
         .enable_push(false)
         .initial_max_send_streams(expected)
         .initial_window_size(STREAM_WINDOW)
@@ -157,7 +159,8 @@ impl Http2 {
 
     /// Streams in use.
     pub(super) fn streams(&self) -> usize {
-        self.streams.load(Ordering::Relaxed)
+        // As in `Stream::drop`.
+        self.streams.load(Ordering::SeqCst)
     }
 
     /// Streams this connection may have; `None` if it accepts no more requests. At least one, even if the
@@ -165,6 +168,7 @@ impl Http2 {
     /// fare no better.
     pub(super) fn most_streams(&self) -> Option<usize> {
         let mut sender = self.sender();
+        // Only the state is wanted: requests that wait for a stream are woken by the limiter.
         match sender.poll_ready(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(Err(_)) => None,
             _ => Some(sender.current_max_send_streams().clamp(1, MAX_STREAMS)),
@@ -173,6 +177,8 @@ impl Http2 {
 
     /// Reserves a stream.
     pub(super) fn stream(self: &Arc<Self>) -> Stream {
+        // Relaxed: streams are reserved under the pool's lock, and a stream that ends late is only counted
+        // too long.
         self.streams.fetch_add(1, Ordering::Relaxed);
         Stream {
             connection: self.clone(),
@@ -247,6 +253,7 @@ impl Stream {
                 Ok((response, uploading))
             }
             Err((error, unsent)) => Err(StreamError {
+                // h2 checks the connection before it queues a request, so on a dead one nothing was sent.
                 refused: error.is_io() || error.is_go_away(),
                 unsent: unsent.map(|r| (r, body)),
                 error,
@@ -261,11 +268,13 @@ impl Stream {
     ) -> Result<(Response<IncomingBody>, Option<Upload>), StreamError> {
         let (mut response, uploading) = opened?;
         let upload = match uploading {
+            // Ready on its first poll: what does not fit in the window goes to a task.
             Some(uploading) => uploading.await,
             None => None,
         };
         let head = poll_fn(|cx| {
             if let Some(informational) = informational {
+                // Before the final head: once that is ready, h2 yields no more informational ones.
                 while let Poll::Ready(Some(Ok(mut early))) = response.poll_informational(cx) {
                     clean_response(early.headers_mut());
                     informational.send(early.status(), early.headers());
@@ -291,11 +300,13 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        if self.connection.streams.fetch_sub(1, Ordering::Relaxed) == 1 {
+        // `SeqCst`, as `ConnectionLimiter` explains: a request that begins to wait now sees the free stream, or
+        // `free` sees the request.
+        if self.connection.streams.fetch_sub(1, Ordering::SeqCst) == 1 {
             *self.connection.last_end.lock() = Instant::now();
         }
-        self.connection.limiter.free();
         // A request may wait for a stream of this connection.
+        self.connection.limiter.free();
     }
 }
 
@@ -329,6 +340,7 @@ impl Keepalive {
         let Some(pings) = &mut self.pings else {
             return KeepaliveState::Alive;
         };
+        // Collected only so that h2 accepts the next ping; `received` is the sign of life.
         if self.awaiting && pings.poll_pong(&mut Context::from_waker(Waker::noop())).is_ready() {
             self.awaiting = false;
         }
@@ -342,7 +354,9 @@ impl Keepalive {
         }
         match self.silent_ticks {
             CLOSE_AFTER.. => KeepaliveState::Dead,
-            RETIRE_AFTER.. => KeepaliveState::PingMissed,
+            // Once per silence: reported on each tick, it could eject an address again that has answered a probe
+            // meanwhile.
+            RETIRE_AFTER => KeepaliveState::PingMissed,
             _ => KeepaliveState::Alive,
         }
     }
@@ -398,6 +412,7 @@ mod tests {
             let connection = Connection::Plain(TrackedStream::unix(here));
             let (http2, _, driving) = connect(connection, 3, None, Arc::default()).await.unwrap();
             tokio::spawn(driving);
+            // Until the backend's SETTINGS have arrived.
             while http2.sender().current_max_send_streams() != allowed as usize {
                 tokio::task::yield_now().await;
             }
@@ -406,10 +421,23 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_missed_ping_is_reported_once() {
+        let (here, _silent) = UnixStream::pair().unwrap();
+        let connection = Connection::Plain(TrackedStream::unix(here));
+        // Kept, but not driven: the pings need not be sent.
+        let (_http2, mut keepalive, _driving) = connect(connection, 1, None, Arc::default()).await.unwrap();
+        let states: Vec<_> = (0..CLOSE_AFTER).map(|_| keepalive.tick()).collect();
+        assert_eq!(states.last(), Some(&KeepaliveState::Dead));
+        let missed = states.iter().filter(|s| **s == KeepaliveState::PingMissed).count();
+        assert_eq!(missed, 1, "{states:?}");
+    }
+
+    #[tokio::test]
     async fn a_response_in_one_chunk_is_taken_at_once() {
         let mut whole = response(&["hello"], false).await;
         assert_eq!(whole.take_whole().as_deref(), Some(&b"hello"[..]));
         assert!(whole.is_end_stream());
+        // In two chunks, or with trailers, it is not whole.
         for (pieces, trailers) in [(&["he", "llo"][..], false), (&["hello"][..], true)] {
             let mut some = response(pieces, trailers).await;
             assert_eq!(some.take_whole(), None);

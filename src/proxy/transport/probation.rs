@@ -27,7 +27,7 @@ enum ProbeError {
     Dial(DialError),
     #[error("no connection is free")]
     Full,
-    /// The request or the response was cut off: Go's text.
+    /// The request or the response was cut off; in Go's wording.
     #[error("{0}")]
     Exchange(String),
     #[error(transparent)]
@@ -50,12 +50,14 @@ impl Host {
         let Some(guard) = self.probe_state.begin() else { return };
         let host = self.clone();
         self.tasks
-            .spawn_until_stopped("ask a backend that was left alone", async move {
+            .spawn_until_stopped("probe of an ejected backend", async move {
                 let outcome = tokio::time::timeout(PROBE_TIMEOUT, host.send_probe()).await;
                 match outcome.unwrap_or(Err(ProbeError::Timeout)) {
                     Ok(()) => host.health.succeeded(),
                     Err(e) => host.health.failed(&e.to_string()),
                 }
+                // Released after the outcome is recorded, so that no other probe begins on the state before
+                // it.
                 drop(guard);
             });
     }
@@ -67,6 +69,7 @@ impl Host {
             NoConnection::Full => ProbeError::Full,
         })?;
         let out = Outgoing::from(ProbeRequest::clone(&self.probe_request));
+        // Not recorded for a replay: it has no body, and a probe is not retried.
         let response = exchange(self, lease, out, None, None).await;
         let status = response.as_ref().ok().map(|a| a.status().as_u16());
         if let Some(counts) = &self.counts {
@@ -75,6 +78,7 @@ impl Host {
         let body = response
             .map_err(|failure| ProbeError::Exchange(failure.text))?
             .into_body();
+        // Read to its end: a backend that hangs after the head has not recovered.
         http_body_util::Limited::new(body, MAX_RESPONSE).collect().await?;
         Ok(())
     }
@@ -84,6 +88,7 @@ impl Transport {
     /// Probes those of these addresses whose last request failed, unless they are ejected at present. Detects
     /// recovery, or further failure, also without client traffic.
     pub(crate) fn probe_if_due(&self, addresses: &[Arc<str>]) {
+        // Cloned out, so that no task is spawned under the lock that every request takes.
         let known: Vec<Arc<Host>> = {
             let hosts = self.lock();
             addresses.iter().filter_map(|a| hosts.get(a).cloned()).collect()
@@ -102,6 +107,7 @@ mod tests {
     use crate::aggregator::testing::{Backend, Pki, Still, raw_backend, response, transport};
     use crate::proxy::transport::{SendError, Transport};
     use crate::request::Body;
+    use crate::tasks::Signal;
     use http::HeaderMap;
     use http::uri::PathAndQuery;
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -200,6 +206,42 @@ mod tests {
             send(&t, &all, None, Method::GET).await.unwrap().0.unwrap();
         }
         assert!(asked.load(Ordering::Relaxed) > 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_on_a_silent_connection_ends_though_its_transport_is_gone() {
+        let clock = Still::new();
+        let pki = Pki::new(&["ext.ns.svc"], H2);
+        let received = Signal::new("the head");
+        let until = received.clone();
+        let silent = raw_backend(&pki, move |stream| {
+            let until = until.clone();
+            async move {
+                let mut connection = h2::server::handshake(stream).await.unwrap();
+                let (_, mut respond) = connection.accept().await.unwrap().unwrap();
+                let _sending = respond.send_response(http::Response::new(()), false).unwrap();
+                // Driven until the head has arrived; then the connection stays open, but nobody reads from it.
+                tokio::select! {
+                    _ = connection.accept() => {}
+                    () = until.wait() => std::future::pending().await,
+                }
+            }
+        })
+        .await;
+        let t = transport(&pki.ca_pem).unwrap();
+        let all: [Arc<str>; 1] = [silent.authority.as_str().into()];
+        let watch = t.send_to(&all, &all[0], request(Method::GET).into(), None).await;
+        let body = watch.unwrap().into_body();
+        received.fire();
+        drop(t);
+        let watching = tokio::spawn(body.collect());
+        for _ in 0..10 {
+            clock.pass(Duration::from_secs(1)).await;
+        }
+        clock
+            .until("its end", || async { watching.is_finished().then_some(()) })
+            .await;
+        assert!(watching.await.unwrap().is_err());
     }
 
     #[tokio::test(start_paused = true)]

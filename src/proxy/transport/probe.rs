@@ -1,5 +1,5 @@
-//! [`ProbeRequest`]: the request that finds out whether an address has recovered; [`ProbeState`]: whether it
-//! is under way.
+//! [`ProbeRequest`]: the request that finds out whether an address has recovered; [`ProbeState`]: whether one
+//! is in flight. When probes are sent is decided in `probation`.
 
 use super::Outgoing;
 use crate::request::Body;

@@ -56,6 +56,7 @@ impl Prefix {
 
 impl Head {
     pub(super) fn of(out: &Outgoing) -> Self {
+        // Measured first, so that the head takes a single allocation.
         let size = out
             .headers
             .iter()
@@ -221,6 +222,7 @@ impl http_body::Body for RecordingBody {
             }
         }
         drop(sent);
+        // Trailers are cleaned here and never recorded, so a replay cannot send those that claim an identity.
         Poll::Ready(next.map(|frame| Ok(self.cleaned(frame?))))
     }
 

@@ -29,6 +29,8 @@ pub(super) async fn start(body: Body, stream: SendStream<Bytes>, tasks: &TaskGro
         stream,
         chunk: Bytes::new(),
     };
+    // Polled exactly once: most bodies are small and complete, and then need no task. A spawned task polls
+    // again and registers its own waker.
     if poll_fn(|cx| Poll::Ready(pump.poll(cx).is_ready())).await {
         return None;
     }
@@ -37,8 +39,11 @@ pub(super) async fn start(body: Body, stream: SendStream<Bytes>, tasks: &TaskGro
     tasks.spawn("upload to a backend", async move {
         let mut tied = true;
         poll_fn(|cx| {
+            // A oneshot must not be polled after its completion, hence `tied`.
             if tied && let Poll::Ready(over) = Pin::new(&mut over).poll(cx) {
                 tied = false;
+                // Dropped without `detach`: the exchange was cancelled, so the backend must not take the body
+                // for complete.
                 if over.is_err() {
                     pump.stream.send_reset(Reason::CANCEL);
                     return Poll::Ready(());
@@ -73,6 +78,7 @@ impl Pump {
             }
             while !self.chunk.is_empty() {
                 if self.stream.capacity() == 0 {
+                    // h2 may grant less; the loop sends what it gets.
                     self.stream.reserve_capacity(self.chunk.len());
                     match ready!(self.stream.poll_capacity(cx)) {
                         Some(Ok(_)) => continue,
@@ -104,6 +110,7 @@ impl Pump {
                 None => self.stream.send_data(Bytes::new(), true),
                 Some(Err(e)) => {
                     tracing::debug!("a client's body broke off: {e}");
+                    // Without a reset the backend would wait for the rest.
                     self.stream.send_reset(Reason::CANCEL);
                     Ok(())
                 }

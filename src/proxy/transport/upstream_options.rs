@@ -33,6 +33,7 @@ impl Transport {
     /// # Cancel safety
     /// Cancel safe.
     pub(crate) async fn find_own_address(&self, authority: &str) -> Option<SocketAddr> {
+        // Only the URL of a Unix socket contains a slash.
         match authority.contains('/') {
             true => None,
             false => self.outbound.find_own_address(authority).await,
@@ -61,6 +62,7 @@ impl Transport {
     pub(super) fn choose_but<'a>(&self, endpoints: &'a [Arc<str>], not: Option<&str>) -> &'a Arc<str> {
         let counter = self.choices.fetch_add(1, Ordering::Relaxed);
         match &self.options.target {
+            // Weights belong to positions in the whole list; a shortened one has none.
             Some(target) if target.addresses.len() == endpoints.len() => {
                 &endpoints[weighted::choose(target, &self.lock(), counter, not)]
             }

@@ -27,6 +27,8 @@ pub(super) fn choose(target: &Target, hosts: &HashMap<Arc<str>, Arc<Host>>, coun
         let in_flight = |i: usize| host(i).map_or(0, |h| h.in_flight.now()) as u64;
         let weight = |i: usize| u64::from(target.endpoints[i].weight);
         // `a` stands unless `b`, with this request added, would be less loaded per weight.
+        // Multiplied crosswise, since the quotients of small counts and weights would round to the same
+        // number.
         let is_relief = (in_flight(b) + 1) * weight(a) < in_flight(a) * weight(b);
         Some(if is_relief { b } else { a })
     });
@@ -36,6 +38,7 @@ pub(super) fn choose(target: &Target, hosts: &HashMap<Arc<str>, Arc<Host>>, coun
         let all = (0..n).map(|i| (i + drawn as usize % n) % n).filter(other);
         all.min_by_key(|i| host(*i).map_or(0, |h| h.health.failures()))
     };
+    // Nothing is left only if `not` is the single endpoint.
     found.or_else(least_failing).unwrap_or(0)
 }
 
@@ -43,6 +46,7 @@ pub(super) fn choose(target: &Target, hosts: &HashMap<Arc<str>, Arc<Host>>, coun
 fn draw(target: &Target, of: impl Iterator<Item = usize> + Clone, drawn: u64) -> Option<usize> {
     let weight = |i: usize| u64::from(target.endpoints[i].weight);
     let all: u64 = of.clone().map(weight).sum();
+    // At least 1: without a candidate there is nothing to draw, and `% 0` would panic.
     let mut left = (drawn & 0xffff_ffff) % all.max(1);
     of.clone().find(|i| {
         let here = left < weight(*i);
@@ -66,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_drawn_by_weight_within_the_first_tier() {
+    fn endpoints_are_drawn_by_weight_within_the_first_tier() {
         let t = target("https://a;weight=6, https://b;weight=3, https://c, https://d;failover=1;weight=1000");
         let mut seen = [0; 4];
         for counter in 0..10_000 {
@@ -81,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_place_is_replaced_within_its_tier_then_by_the_next() {
+    fn a_failed_endpoint_is_replaced_within_its_tier_then_by_the_next() {
         let t = target("https://a, https://b, https://c;failover=1");
         assert!((0..100).all(|counter| choose(&t, &HashMap::new(), counter, Some("a:443")) == 1));
         let t = target("https://a, https://c;failover=1");

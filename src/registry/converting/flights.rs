@@ -48,6 +48,7 @@ impl Flights {
         for (position, entry) in todo {
             let flight = flights.get(&address(&entry));
             match flight.and_then(|(flight, index)| Some((flight.upgrade()?, *index))) {
+                // The index is the position in the other reader's batch.
                 Some((flight, index)) => joined.push((position, entry, flight, index)),
                 None => {
                     positions.push(position);
@@ -59,7 +60,10 @@ impl Flights {
         if !entries.is_empty() {
             let addresses: Vec<usize> = entries.iter().map(address).collect();
             let flight = convert(entries).shared();
+            // Weak: the map must not keep a conversion going that nobody waits for.
             if let Some(weak) = flight.downgrade() {
+                // Entries whose conversion starts are registered under the same lock, so that two readers
+                // never convert one entry.
                 let indices = addresses.into_iter().enumerate();
                 flights.extend(indices.map(|(index, address)| (address, (weak.clone(), index))));
             }
@@ -74,6 +78,7 @@ impl Flights {
         for entry in entries {
             flights.remove(&address(entry));
         }
+        // Readers that were dropped land nothing; their entries would stay, and their addresses be reused.
         flights.retain(|_, (flight, _)| flight.upgrade().is_some());
     }
 }

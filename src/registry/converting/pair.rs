@@ -58,6 +58,7 @@ impl PairConversion {
 impl Conversion for PairConversion {
     fn convert(&self, objects: Vec<Value>, to: &KindVersion) -> Converting {
         let objects = objects.into_iter();
+        // There are two versions only, so the target tells the direction.
         Converting::Done(Ok(if to.api_version == self.0.hub() {
             objects.map(|o| self.0.store(o)).collect()
         } else {
@@ -80,6 +81,7 @@ impl Shape for PairConversion {
     }
 
     fn fingerprint(&self) -> u64 {
+        // 0: nothing is marked, because reading changes nothing that could be remembered.
         0
     }
 }

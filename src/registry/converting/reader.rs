@@ -63,7 +63,10 @@ impl Reader {
             let fingerprint = |v: &KindVersion| v.shape.as_ref().map_or(0, |s| s.fingerprint());
             kind.conversion.changes_only_version() && fingerprint(other) == fingerprint(version)
         });
+        // Marks of other versions are recognised, too: their bytes need only another `apiVersion`.
         let alike = alike.filter_map(|other| Some((mark(other)?, head(other)))).collect();
+        // Random: a definition that is updated gets a new reader, which must not find the former one's
+        // results in the cache.
         let id = uuid::Uuid::new_v4().as_u128() as usize;
         let mut selected_parts = Mask::of(&[]);
         let fields = kind.versions[served].fields.iter();
@@ -100,6 +103,7 @@ impl Reader {
     /// True if the entry is marked: its stored bytes are what this version serves.
     pub(crate) fn is_served_as_stored(&self, entry: &Entry) -> bool {
         match self.mark {
+            // Compared by mark: a byte comparison cannot know whether the schema still accepts the object.
             Some(mark) => entry.shape.is(mark),
             None => self.version().shape.is_none() && entry.json().starts_with(&self.head),
         }
@@ -124,6 +128,7 @@ impl Reader {
         let todo = served.iter().filter(|e| test.extracts(e));
         let todo: Vec<(usize, Arc<Entry>)> = todo.cloned().enumerate().collect();
         let size: usize = todo.iter().map(|(_, e)| e.json.len()).sum();
+        // Small entries are extracted when the test needs them.
         if size <= CONVERTED_IN_PLACE {
             return Ok(());
         }
@@ -137,6 +142,7 @@ impl Reader {
             }
             .boxed()
         });
+        // The own part first: it makes progress while the others' flights are under way.
         if let Some((_, flight)) = boarding.own {
             flight.await?;
         }
@@ -188,6 +194,7 @@ impl Reader {
             }
         }
         let converted = match self.kind.conversion.asks_others() {
+            // The order: a webhook is only asked if there is something to convert.
             _ if todo.is_empty() => return Ok(()),
             true => self.share(todo).await?,
             false => self.convert(todo, size).await?,
@@ -256,6 +263,7 @@ impl Reader {
     /// The entry with another `apiVersion`, without decoding it: for versions with equal schemas, between
     /// which nothing else changes.
     fn respelled(&self, stored: &Arc<Entry>) -> Option<Arc<Entry>> {
+        // Only entries that have been found to be in shape in that version.
         let (_, head) = self.alike.iter().find(|(mark, _)| stored.shape.is(*mark))?;
         let before = stored.json();
         if !before.starts_with(head) {
@@ -268,7 +276,9 @@ impl Reader {
             let moved = |at: u32| (at as usize - head.len() + self.head.len()) as u32;
             Entry {
                 json: Bytes::from(json).into(),
+                // Only the write knows which bytes it will store.
                 stale: true,
+                // Both spans lie behind the head, so they move by the difference of its length.
                 version_span: (moved(stored.version_span.0), stored.version_span.1),
                 managed_span: match stored.managed_span {
                     (_, 0) => (0, 0),
@@ -288,6 +298,7 @@ impl Reader {
             let mut object = entry.decode();
             let from = self.kind.index_of(object.api_version()).ok_or_else(|| {
                 let from = object.api_version();
+                // Upstream's message, from apiextensions' `pkg/apiserver/conversion/converter.go`.
                 Error::NotConverted(format!("request to convert CR from an invalid group/version: {from}"))
             })?;
             if let Some(shape) = &self.kind.versions[from].shape {
@@ -316,6 +327,7 @@ impl Reader {
         waiting: Vec<(usize, Arc<Entry>)>,
         objects: Vec<Value>,
     ) -> Result<Vec<(usize, Arc<Entry>)>, Error> {
+        // A webhook may return anything; pairing by position requires equal numbers.
         if objects.len() != waiting.len() {
             let (got, wanted) = (objects.len(), waiting.len());
             return Err(Error::NotConverted(format!(
@@ -335,6 +347,7 @@ impl Reader {
     /// The entry of a served object: the stored one if the bytes are the same.
     fn entry(&self, stored: &Arc<Entry>, object: &Value) -> Arc<Entry> {
         let draft = Draft::new(object, self.fields(stored, object));
+        // Equal bytes: the stored entry serves as it is, and every later reader knows by the mark.
         if draft.json == stored.unversioned() {
             if let Some(mark) = self.mark {
                 stored.shape.set(mark);
@@ -392,6 +405,7 @@ async fn stage<T: Send + 'static>(size: usize, work: impl FnOnce() -> T + Send +
         return Ok(work());
     }
     let memory = size.saturating_mul(MEMORY_PER_BYTE).min(MEMORY);
+    // The compute pool also limits how much memory conversions of one caller take together.
     let done = compute::offload(memory, async move { work() }).await;
     // The pool is overloaded or the conversion took too long: report storage as not ready, so that the client
     // retries.

@@ -41,6 +41,7 @@ impl Selection {
             return before(Predicate::default());
         };
         if let Some(names) = kind.conversion.stored_fields() {
+            // Storage has extracted the fields, so everything can be tested there.
             return before(Predicate(Some(Arc::new(Renamed { test, names }))));
         }
         if kind.conversion.keeps_labels() && !test.reads_fields() {
@@ -76,6 +77,7 @@ impl Select for Renamed {
     }
 
     fn requires(&self, field: &str) -> Option<&str> {
+        // Other fields have other names below, so no index lookup is derived from them.
         self.test.requires(field).filter(|_| field.starts_with("metadata."))
     }
 }
@@ -90,6 +92,7 @@ struct Early {
 impl Early {
     /// True if the test is left to the reader.
     fn passes(&self, entry: &Entry) -> bool {
+        // Passing is always safe: the second part tests again.
         let deferred = self.reading == Reading::Watch && is_long(&*self.test, entry);
         deferred || !self.reader.is_served_as_stored(entry)
     }

@@ -44,6 +44,8 @@ impl ConvertingStorage {
         let names = self.kind.conversion.stored_fields();
         if self.served == self.kind.stored {
             if names.is_none() {
+                // Selectable fields of custom resources are not stored, because definitions may change them
+                // at any time.
                 // Extracted when they are needed.
                 draft.fields = Box::default();
             }
@@ -80,6 +82,7 @@ impl ConvertingStorage {
     /// The entries of a page that pass `test`. Entries that were tested before the conversion are tested again:
     /// whether one was can have changed in between, and its extracted fields are cached.
     async fn selected(&self, page: Vec<Arc<Entry>>, test: &Arc<dyn Select>) -> Result<Vec<Arc<Entry>>, Error> {
+        // The sum over the page, because all of it is tested without a pause.
         let cost: usize = page.iter().map(|e| steps(&**test, e)).sum();
         let (reader, test) = (self.reader.clone(), test.clone());
         let select = move || page.into_iter().filter(|e| reader.selects(&*test, e)).collect();
@@ -94,6 +97,8 @@ impl ConvertingStorage {
     async fn search(&self, mut options: ListOptions, test: Arc<dyn Select>) -> Result<Listing, Error> {
         let limit = options.limit;
         if limit > 0 {
+            // Full pages even for small limits: a selector that selects little would otherwise cost a round
+            // trip per object.
             options.limit = limit.max(PAGE);
         }
         let mut found: Vec<Arc<Entry>> = Vec::new();
@@ -103,6 +108,7 @@ impl ConvertingStorage {
             let mut page = page.map_err(|_| Error::NotReady(1))??;
             self.reader.all(&mut page.entries).await?;
             found.extend(self.selected(page.entries, &test).await?);
+            // The position is that of the first object that did not fit, not the end of the page.
             if limit > 0 && found.len() > limit {
                 page.next = Some(ContinueToken {
                     revision: Some(page.revision),
@@ -111,12 +117,14 @@ impl ConvertingStorage {
                 found.truncate(limit);
             }
             match page.next {
+                // Without a limit the page is the whole list.
                 Some(next) if limit > 0 && found.len() < limit => options.token = Some(next),
                 next => {
                     return Ok(Listing {
                         entries: found,
                         revision: page.revision,
                         next,
+                        // Unknown: counting would mean converting everything.
                         remaining: None,
                     });
                 }
@@ -129,6 +137,7 @@ impl ConvertingStorage {
 impl Storage for ConvertingStorage {
     async fn get(&self, key: &str, min: MinRevision) -> Result<Option<Arc<Entry>>, Error> {
         match self.inner.get(key, min).await? {
+            // The common case returns before the reader is asked for anything.
             Some(entry) if self.reader.is_served_as_stored(&entry) => Ok(Some(entry)),
             Some(entry) => self.reader.one(entry).await.map(Some),
             None => Ok(None),
@@ -159,7 +168,9 @@ impl Storage for ConvertingStorage {
 
     async fn put(&self, key: &str, when: Precondition, draft: Draft, ttl: Option<u64>) -> Result<Arc<Entry>, Error> {
         let stored = self.stored(draft).await?;
+        // Upstream compares the bytes to be written with those stored, too, and skips the write.
         if let Precondition::Unchanged(revision) = when
+            // A cached state suffices: the revision shows whether it is the one the caller changed.
             && let Some(there) = self.inner.get(key, MinRevision::Any).await?
             && there.revision == revision
             && !there.stale

@@ -43,6 +43,7 @@ impl ThroughHub {
 
     /// Calls `change` on the object converted to the hub version, and converts the result back.
     fn through<T>(&self, served: &mut Value, change: impl FnOnce(&mut Value) -> T) -> T {
+        // Taken and put back: two conversions, no clone.
         let mut stored = self.conversion.store(std::mem::take(served));
         let done = change(&mut stored);
         *served = self.conversion.serve(stored);
@@ -61,6 +62,7 @@ impl RestStrategy for ThroughHub {
     /// Round-trips the object through the hub, so that fields the hub cannot represent are dropped as they
     /// would be on storage.
     fn default(&self, object: &mut Value) {
+        // The served version's own defaults first; converting makes the hub's absent fields visible.
         (self.default)(object);
         self.through(object, |_| ());
     }
@@ -85,6 +87,7 @@ impl RestStrategy for ThroughHub {
     }
 
     fn effects(&self) -> Option<&dyn SideEffects> {
+        // This type wraps the hub's hooks; without any there is nothing to wrap.
         self.hub.effects().map(|_| self as _)
     }
 

@@ -42,6 +42,7 @@ impl ConvertingWatch {
             inner,
             reader,
             test,
+            // Remembered now: `current` is unknown when the stream is polled later.
             pool: compute::current(),
             converting: None,
             converted: VecDeque::new(),
@@ -122,10 +123,12 @@ fn immediate(reader: &Arc<Reader>, test: Option<&Arc<dyn Select>>, item: WatchIt
         }
         WatchItem::Change(t, event) => {
             let shown = match &event.previous {
+                // An object that stopped matching is sent in its previous state.
                 Some(previous) if t == EventType::Deleted && !event.deleted => previous,
                 _ => &event.entry,
             };
             let unchanged = match (test, &event.previous) {
+                // Both states decide about the type, so both must be testable without conversion.
                 (Some(test), Some(previous)) if !is_at_hand(reader, test, previous) => false,
                 (Some(test), _) => is_at_hand(reader, test, &event.entry),
                 (None, _) => reader.is_served_as_stored(shown),
@@ -133,6 +136,7 @@ fn immediate(reader: &Arc<Reader>, test: Option<&Arc<dyn Select>>, item: WatchIt
             if unchanged {
                 // As above, the type may come from entries that had not been tested.
                 let exact = test.map_or(Some(t), |test| event.seen_by(&after_conversion(reader, test)));
+                // Not selected in either state after all: the full path drops it.
                 return match exact {
                     Some(t) => Ok(WatchItem::Change(t, event)),
                     None => Err(WatchItem::Change(t, event)),
@@ -141,6 +145,7 @@ fn immediate(reader: &Arc<Reader>, test: Option<&Arc<dyn Select>>, item: WatchIt
             match event
                 .encodings
                 .cached_object(reader.key(Some(t)))
+                // Cached without regard to a selector, so of no use where one decides about the type.
                 .filter(|_| test.is_none())
             {
                 Some(served) => Ok(WatchItem::Change(t, served)),
@@ -153,6 +158,7 @@ fn immediate(reader: &Arc<Reader>, test: Option<&Arc<dyn Select>>, item: WatchIt
 
 /// Converts items in order. Ends with [`WatchItem::Failed`] if one cannot be converted.
 async fn convert(reader: &Arc<Reader>, test: Option<&Arc<dyn Select>>, items: Vec<WatchItem>) -> VecDeque<WatchItem> {
+    // One call for all; it fails as a whole.
     if let Ok(converted) = convert_together(reader, test, &items).await {
         return converted;
     }
@@ -163,6 +169,7 @@ async fn convert(reader: &Arc<Reader>, test: Option<&Arc<dyn Select>>, items: Ve
             Ok(one) => converted.extend(one),
             Err(why) => {
                 converted.push_back(WatchItem::Failed(why));
+                // Later items cannot be delivered: a gap would go unnoticed.
                 break;
             }
         }
@@ -180,6 +187,7 @@ async fn convert_together(
         match item {
             WatchItem::Initial(entry) => entries.push(entry.clone()),
             WatchItem::Change(t, event) if test.is_none() => entries.push(event.object(*t)),
+            // With a selector both states are converted, since either decides about the type.
             WatchItem::Change(_, event) => {
                 entries.push(event.entry.clone());
                 entries.extend(event.previous.clone());

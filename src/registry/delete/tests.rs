@@ -1,4 +1,8 @@
 use super::*;
+use crate::admission::AdmitAll;
+use crate::controlplane::resource_builder::GroupVersionBuilder;
+use crate::controlplane::reviews::NoStorage;
+use crate::registry::strategy::{DeleteStrategy, Strategy};
 
 fn finalizers(default: GarbageCollection, had: &[&str], options: DeleteOptions) -> Option<Vec<Value>> {
     let had: Vec<Value> = had.iter().map(|f| Value::from(*f)).collect();
@@ -27,4 +31,69 @@ fn propagation_policy_replaces_the_other_policys_finalizer() {
     );
     assert_eq!(finalizers(Background, &["foregroundDeletion"], none()), None);
     assert_eq!(finalizers(Unsupported, &[], policy("Orphan")), None);
+}
+
+/// A kind with graceful deletion, as pods.
+struct Graceful;
+
+impl Strategy for Graceful {
+    fn deletion(&self) -> Option<&dyn DeleteStrategy> {
+        Some(self)
+    }
+}
+
+impl DeleteStrategy for Graceful {
+    fn check(&self, _object: &Value) -> Result<()> {
+        Ok(())
+    }
+
+    fn holds(&self, _object: &Value) -> bool {
+        false
+    }
+
+    fn grace(&self, _object: &Value, requested: Option<i64>) -> Option<i64> {
+        Some(requested.unwrap_or(30))
+    }
+
+    fn mark(&self, _object: &mut Value, _old: &Value) {}
+}
+
+#[test]
+fn an_object_whose_grace_period_is_over_is_removed_by_any_later_delete() {
+    let (group, version) = ("", "v1");
+    let row = GroupVersionBuilder { group, version }.kind("pods", "Pod").namespaced();
+    let row = Arc::new(row.strategy(Graceful).build());
+    let store = Store::new(row, Arc::new(NoStorage), Arc::new(AdmitAll));
+    let planned = |grace: Option<i64>, asked: Option<i64>| {
+        let mut old = Value::object();
+        old.set_meta("deletionTimestamp", "2026-01-01T00:00:00Z");
+        if let Some(grace) = grace {
+            old.set_meta("deletionGracePeriodSeconds", grace);
+        }
+        let options = DeleteOptions {
+            grace_period_seconds: asked,
+            ..DeleteOptions::default()
+        };
+        plan(&store, &old, &options)
+    };
+    for over in [None, Some(0)] {
+        for asked in [None, Some(0), Some(30)] {
+            assert_eq!(planned(over, asked), Plan::Go, "{over:?} {asked:?}");
+        }
+    }
+    assert_eq!(planned(Some(30), None), Plan::Pending);
+    assert_eq!(planned(Some(30), Some(30)), Plan::Pending);
+    assert!(matches!(planned(Some(30), Some(0)), Plan::MarkThenGo(_)));
+}
+
+#[test]
+fn grace_periods_wrap_around_like_gos() {
+    assert_eq!(grace_duration(30), ::time::Duration::seconds(30));
+    assert_eq!(grace_duration(i64::MAX), ::time::Duration::seconds(-1));
+    let now = ::time::OffsetDateTime::now_utc();
+    let mut pod = Value::object();
+    pod.set_meta("deletionTimestamp", time::format(now + grace_duration(i64::MAX)));
+    shorten(&mut pod, i64::MAX, i64::MAX - 1);
+    // Upstream, too, then counts one second from now.
+    assert_eq!(pod.at(&["metadata", "deletionGracePeriodSeconds"]).as_i64(), Some(1));
 }

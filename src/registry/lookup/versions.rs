@@ -68,6 +68,7 @@ impl Versions for StoreLookup {
     }
 
     async fn convert(&self, object: Value, from: &GroupVersionResource, to: &GroupVersionResource) -> Result<Value> {
+        // Mixed pairs do not occur: a resource is either built in or custom.
         let (Some(source), Some(target)) = (self.built_in(from), self.built_in(to)) else {
             let custom = self.custom.get().ok_or_else(|| unknown(to))?;
             return custom.convert(object, from, to).await;
@@ -76,6 +77,7 @@ impl Versions for StoreLookup {
         let stored = match &source.resource().backing {
             Backing::Converted { conversion, .. } => {
                 let mut stored = conversion.store(object);
+                // Without the completion, fields that only the stored version has would be missing.
                 conversion.complete(&mut stored);
                 stored
             }
@@ -98,6 +100,7 @@ impl Versions for StoreLookup {
         let row = store.resource();
         if row.gvk() == kind.kind {
             let unknown = row.schema.normalize(object)?;
+            // Normalised first: defaults must not fill in for fields of a wrong type.
             store.strategy.default(object);
             // Objects without a Go type are pruned instead.
             return Ok(if row.schema.definition().is_some() {

@@ -36,6 +36,7 @@ fn elements<'a>(path: impl IntoIterator<Item = &'a str>) -> Vec<PathElement> {
 }
 
 fn fields(entry: &Value) -> FieldSet {
+    // Unreadable fields own nothing, as upstream's decoder ignores them.
     FieldSet::decode(entry.get("fieldsV1")).unwrap_or_default()
 }
 
@@ -110,6 +111,7 @@ impl ReplicasPaths {
     pub(crate) fn to_scale(&self, parent: &Value, scale: &mut Value) {
         let in_scale = elements(REPLICAS);
         let owners = by_writer(parent).into_values();
+        // An entry of an unknown version cannot be translated and is left out of the Scale.
         let owners: Vec<Value> = owners
             .filter(|e| self.of(e).flatten().is_some_and(|path| owns(e, path)))
             .map(|e| reduced(e, &in_scale, API_VERSION))
@@ -126,10 +128,13 @@ impl ReplicasPaths {
         let mut owners = by_writer(scale);
         let mut after: BTreeMap<Writer<'_>, Value> = BTreeMap::new();
         for (writer, entry) in &before {
+            // Dropped, as upstream does: nothing is known of that version's paths.
             let Some(path) = self.of(entry) else { continue };
             let kept = match path.filter(|path| owns(entry, path)) {
+                // `remove` also leaves in `owners` what is new in the Scale.
                 Some(path) if owners.remove(writer).is_none() => {
                     let rest = fields(entry).difference(&set_of(path));
+                    // An entry that owns nothing is not kept.
                     if rest.is_empty() {
                         continue;
                     }
@@ -141,6 +146,7 @@ impl ReplicasPaths {
             };
             after.insert(*writer, kept);
         }
+        // Without the subresource in this version nobody can have written through it.
         if let Some(Some(path)) = self.paths.get(&self.own) {
             for (writer, owner) in owners.into_iter().filter(|(_, e)| owns(e, &in_scale)) {
                 let mut entry = reduced(owner, path, &self.own);

@@ -22,7 +22,9 @@ impl Body {
             Inner::Stream(_) => compute::current(),
         };
         let Some(current) = current else { return self };
+        // Taken before the body moves into the job: the transport needs it for `Content-Length`.
         let (left, mut body) = (self.size_hint(), self);
+        // One frame ahead: enough to overlap encoding with sending, and little memory for a client that stalls.
         let (out, frames) = mpsc::channel(1);
         let caller = current.clone();
         let work = async move {
@@ -30,6 +32,7 @@ impl Body {
             // read enough of its other responses.
             while let Ok(room) = out.reserve().await {
                 if caller.room_for_response().await.is_err() {
+                    // An error and not the end: the client must see that the response is incomplete.
                     room.send(Err("the caller has too many unread responses".into()));
                     return;
                 }
@@ -46,6 +49,7 @@ impl Body {
                 }
             }
         };
+        // Zero: frames are charged one by one in `counted`.
         let job = async move { current.run(0, work).await };
         Self::stream(Computed {
             job: Job::Running(job.boxed()),
@@ -192,7 +196,7 @@ mod tests {
         frame.into_data().expect("data")
     }
 
-    /// They were cut off, which clients see as a broken connection.
+    /// Cutting them off instead would look like a broken connection to the client.
     #[tokio::test]
     async fn responses_of_one_caller_wait_until_others_are_read() {
         let config = Config {

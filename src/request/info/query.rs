@@ -7,6 +7,8 @@ use std::borrow::Cow;
 /// invalid escape are dropped, `+` is a space, and a key without `=` has an empty value.
 pub(crate) fn pairs(raw: &str) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
     raw.split('&').filter_map(|pair| {
+        // Go treats a semicolon as an error of this pair since 1.17, because proxies disagree on whether it
+        // separates.
         if pair.is_empty() || pair.contains(';') {
             return None;
         }

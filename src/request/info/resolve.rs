@@ -39,6 +39,7 @@ impl RequestInfo {
     pub fn resolve(method: &Method, uri: &Uri) -> Result<Self, ResolveError> {
         let path = query::decode_path(uri.path()).ok_or(ResolveError::BadEscape)?;
         let raw_query = uri.query().unwrap_or("");
+        // Counted before any parameter is decoded, so that a refused query costs one pass over its bytes.
         if raw_query.bytes().filter(|b| *b == b'&').count() >= MAX_PARAMETERS {
             return Err(ResolveError::TooManyParameters);
         }
@@ -54,6 +55,7 @@ impl RequestInfo {
     }
 
     fn read_path(&mut self, method: &Method, path: &str) -> Result<Option<PathVerb>, ResolveError> {
+        // As upstream's `splitPath`: slashes at both ends do not count, empty segments in between do.
         let trimmed = path.trim_matches('/');
         let mut rest = query::segments(trimmed);
         let (first, second, third) = (rest.next(), rest.next(), rest.next());
@@ -63,6 +65,7 @@ impl RequestInfo {
         };
         self.api_prefix = prefix.into();
         let mut head = Some(third);
+        // `/apis/<group>/<version>` is discovery; only a further segment names a resource.
         if prefix == "apis" {
             head = rest.next();
             if head.is_none() {
@@ -99,6 +102,7 @@ impl RequestInfo {
     /// `status` and `finalize`.
     fn read_parts<'a>(&mut self, head: Option<&'a str>, mut rest: impl Iterator<Item = &'a str>) {
         let Some(first) = head else { return };
+        // Resource, name and subresource: more are rare.
         let mut parts = Vec::with_capacity(3);
         if first == "namespaces" {
             let namespace = rest.next();
@@ -124,6 +128,7 @@ impl RequestInfo {
     }
 
     fn read_query(&mut self, raw: &str) {
+        // `get` without a name is a list, or a watch if the query asks for one.
         let collection_read = self.name.is_empty() && self.verb == "get";
         if collection_read {
             self.verb = "list".into();
@@ -144,6 +149,7 @@ impl RequestInfo {
                     "fieldSelector" => &mut field,
                     _ => continue,
                 };
+                // The first value wins, as in Go's `url.Values.Get`.
                 slot.get_or_insert(value);
             }
             for number in [limit, timeout].into_iter().flatten() {
@@ -188,6 +194,7 @@ fn resource_verb(method: &Method) -> &'static str {
         Method::PUT => "update",
         Method::PATCH => "patch",
         Method::DELETE => "delete",
+        // As upstream, a resource request with another method has an empty verb.
         _ => "",
     }
 }
@@ -204,9 +211,11 @@ fn exact_name(selector: &str) -> Option<String> {
             continue;
         }
         if key == "metadata.name" && found.is_none() {
+            // An invalid escape makes the whole selector invalid, so no name is taken from it.
             found = Some(unescape_value(value.strip_prefix('=').unwrap_or(value))?);
         }
     }
+    // The name ends up in the authorization of the request, so it must be one that a path could contain.
     found.filter(|n| n != "." && n != ".." && !n.contains(['/', '%']))
 }
 

@@ -43,6 +43,7 @@ impl H2InformationalQueue {
     /// Takes the responses queued for a stream, in order.
     pub(crate) fn take(&self, stream: u32) -> Vec<Response<()>> {
         let mut waiting = self.lock();
+        // Rebuilds the queue, which holds few responses and only for a short time.
         let (mine, others) = waiting.queued.drain(..).partition(|(of, _)| *of == stream);
         waiting.queued = others;
         let mine: Vec<(u32, Response<()>)> = mine;
@@ -62,6 +63,7 @@ impl H2InformationalQueue {
     pub(crate) fn push(&self, stream: u32, status: StatusCode, headers: &HeaderMap) {
         let mut waiting = self.lock();
         let bytes = waiting.bytes + size(headers);
+        // Dropped silently: a hint is optional, and a backend must not fill the memory of this process.
         if bytes > MAX_QUEUED_BYTES {
             return;
         }

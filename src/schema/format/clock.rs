@@ -2,8 +2,10 @@
 
 /// `YYYY-MM-DD`
 pub(super) fn date(s: &str) -> bool {
+    // All digits are checked first, since `parse` would accept a sign.
     let number = |s: &str| -> Option<u32> { s.bytes().all(|b| b.is_ascii_digit()).then(|| s.parse().ok())? };
     let part = |range: std::ops::Range<usize>| s.get(range).and_then(number);
+    // Bytes are enough: positions are only compared with ASCII.
     if s.len() != 10 || s.get(4..5) != Some("-") || s.get(7..8) != Some("-") {
         return false;
     }
@@ -36,15 +38,18 @@ fn time(s: &str) -> Option<bool> {
     let two = |s: &str| s.len() == 2 && s.bytes().all(|b| b.is_ascii_digit());
     let hms: Vec<&str> = s.get(..8)?.split(':').collect();
     let [h, m, sec] = hms.as_slice() else { return None };
+    // Compared as strings, which works for two digits each; a leap second is rejected.
     let valid = two(h) && two(m) && two(sec) && *h <= "23" && *m <= "59" && *sec <= "59";
     let zone = |z: &str| {
         let offset = z.strip_prefix(['+', '-']).and_then(|z| z.split_once(':'));
         z == "z" || offset.is_some_and(|(h, m)| two(h) && two(m))
     };
+    // Eight bytes are there and end at a character: `get` has checked that.
     let rest = &s[8..];
     if valid && zone(rest) {
         return Some(true);
     }
+    // Upstream's pattern has an unescaped dot, so that any character may start the fraction.
     let mut fraction = rest.chars();
     let separator = fraction.next()?;
     let digits = fraction.as_str();
@@ -58,6 +63,7 @@ pub(super) fn duration(s: &str) -> bool {
 }
 
 fn go_duration(s: &str) -> bool {
+    // Both signs are allowed, unlike in selectors of timeouts.
     let mut rest = s.strip_prefix(['+', '-']).unwrap_or(s);
     if rest == "0" {
         return true;
@@ -68,6 +74,7 @@ fn go_duration(s: &str) -> bool {
             .find(|c: char| !c.is_ascii_digit() && c != '.')
             .unwrap_or(rest.len());
         let (number, after) = rest.split_at(end);
+        // At least one digit and at most one point, as Go's parser.
         if !number.bytes().any(|b| b.is_ascii_digit()) || number.matches('.').count() > 1 {
             return false;
         }
@@ -104,6 +111,7 @@ fn spelled_out(s: &str) -> bool {
             last || variants.contains(&unit)
         })
     };
+    // Every number followed by a unit is taken; other text between them is ignored.
     let mut found = false;
     let mut rest = s;
     while let Some(start) = rest.find(|c: char| c.is_ascii_digit()) {
@@ -114,6 +122,7 @@ fn spelled_out(s: &str) -> bool {
         let end = unit
             .find(|c: char| !c.is_ascii_alphabetic() && c != 'µ')
             .unwrap_or(unit.len());
+        // Goes on behind the number, so that the unit is searched for further numbers as well.
         rest = after;
         if end == 0 {
             continue;

@@ -7,6 +7,7 @@ pub(super) fn hex(s: &str) -> bool {
 pub(super) fn uuid(s: &str, version: u8) -> bool {
     let mut digits = s.bytes();
     for (i, group) in [8, 4, 4, 4, 12].into_iter().enumerate() {
+        // Dashes between the groups are optional in upstream's pattern.
         if i > 0 && digits.clone().next() == Some(b'-') {
             digits.next();
         }
@@ -14,6 +15,7 @@ pub(super) fn uuid(s: &str, version: u8) -> bool {
             let Some(d) = digits.next().filter(u8::is_ascii_hexdigit) else {
                 return false;
             };
+            // The version is the first digit of the third group, the variant that of the fourth (RFC 4122).
             let wrong_version = i == 2 && at == 0 && version > 0 && d != b'0' + version;
             let wrong_variant =
                 i == 3 && at == 0 && version > 3 && !matches!(d, b'8' | b'9' | b'a' | b'b' | b'A' | b'B');
@@ -36,6 +38,7 @@ fn is_separator(c: char) -> bool {
 
 pub(super) fn isbn10(s: &str) -> bool {
     let s: String = s.chars().filter(|c| !is_separator(*c)).collect();
+    // `X` stands for 10 as a check digit only.
     let (body, check) = match s.strip_suffix('X') {
         Some(body) => (body, Some(10)),
         None => (s.as_str(), None),
@@ -44,6 +47,7 @@ pub(super) fn isbn10(s: &str) -> bool {
         return false;
     };
     all.extend(check);
+    // Weights 1 to 10; valid if the sum is divisible by 11 (ISO 2108).
     all.len() == 10 && (1..).zip(&all).map(|(i, d)| i * d).sum::<u32>() % 11 == 0
 }
 
@@ -51,6 +55,7 @@ pub(super) fn isbn13(s: &str) -> bool {
     let Some(all) = digits(s, is_separator) else {
         return false;
     };
+    // Weights alternate between 1 and 3 (EAN-13).
     all.len() == 13 && [1, 3].iter().cycle().zip(&all).map(|(f, d)| f * d).sum::<u32>() % 10 == 0
 }
 
@@ -68,6 +73,7 @@ pub(super) fn credit_card(s: &str) -> bool {
         }
         _ => false,
     };
+    // The Luhn algorithm: every second digit from the right is doubled, with the digits of the product added up.
     let doubled = |d: u32| if d > 4 { d * 2 - 9 } else { d * 2 };
     let digits = all.bytes().rev().map(|b| u32::from(b - b'0'));
     let sum: u32 = digits
@@ -107,6 +113,7 @@ pub(super) fn rgb_color(s: &str) -> bool {
 
 /// Padded base64 of at least one byte.
 pub(super) fn base64(s: &str) -> bool {
+    // At most two padding characters, and only at the end.
     let digits = s.trim_end_matches('=');
     let fine = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/');
     !s.is_empty() && s.len().is_multiple_of(4) && s.len() - digits.len() <= 2 && digits.bytes().all(fine)

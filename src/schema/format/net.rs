@@ -11,12 +11,14 @@ pub(super) struct RequestUri<'a> {
 
 /// Parses an absolute URI or an absolute path, as Go's `url.ParseRequestURI`.
 pub(super) fn request_uri(s: &str) -> Option<RequestUri<'_>> {
+    // Control characters make Go's parser fail before anything else.
     if s.is_empty() || s.bytes().any(|b| b < b' ' || b == 0x7f) {
         return None;
     }
     if s == "*" {
         return Some(RequestUri { scheme: "", host: "" });
     }
+    // A scheme ends at the first character that cannot be part of one.
     let (scheme, rest) = match s.find(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '+' | '-' | '.')) {
         Some(end) if s[end..].starts_with(':') => {
             if !s.starts_with(|c: char| c.is_ascii_alphabetic()) {
@@ -31,6 +33,7 @@ pub(super) fn request_uri(s: &str) -> Option<RequestUri<'_>> {
         // An opaque URI such as `mailto:a`; a relative path is refused.
         return (!scheme.is_empty()).then_some(RequestUri { scheme, host: "" });
     }
+    // Three slashes without a scheme are a path, as in Go.
     let authority = path
         .strip_prefix("//")
         .filter(|_| !scheme.is_empty() || !path.starts_with("///"));
@@ -39,6 +42,7 @@ pub(super) fn request_uri(s: &str) -> Option<RequestUri<'_>> {
     };
     let end = authority.find('/').unwrap_or(authority.len());
     let (authority, path) = authority.split_at(end);
+    // Everything before the last `@` is user information.
     let host = match authority.rsplit_once('@') {
         Some((user, _)) if !user.bytes().all(is_user_byte) || !escapes(user) => return None,
         Some((_, host)) => host,
@@ -64,8 +68,10 @@ fn host_and_port(host: &str) -> bool {
                 .is_some_and(|p| p.bytes().all(|b| b.is_ascii_digit()))
     };
     if let Some(inner) = host.strip_prefix('[') {
+        // The content of brackets is not checked here; Go only does for zones.
         return inner.rsplit_once(']').is_some_and(|(_, port)| port_is_valid(port));
     }
+    // At the first colon: IPv6 addresses need brackets.
     let (name, port) = host.find(':').map_or((host, ""), |i| host.split_at(i));
     let fine = |b: u8| b.is_ascii_alphanumeric() || b >= 0x80 || b"-._~!$&'()*+,;=:[]<>\"%".contains(&b);
     port_is_valid(port) && name.bytes().all(fine) && escapes(name)
@@ -73,6 +79,7 @@ fn host_and_port(host: &str) -> bool {
 
 /// `local@domain` or `Name <local@domain>`.
 pub(super) fn email(s: &str) -> bool {
+    // A display name before `<` is not restricted.
     let address = match s.rsplit_once('<') {
         Some((_, rest)) => match rest.trim_end().strip_suffix('>') {
             Some(a) => a,
@@ -95,6 +102,7 @@ pub(super) fn email(s: &str) -> bool {
 /// A single label, or labels and a top-level domain of letters. Letters and symbols of any script are
 /// allowed.
 pub(super) fn hostname(s: &str) -> bool {
+    // Upstream's pattern uses Unicode classes, so symbols and marks of any script pass.
     let letter =
         |c: char| c.is_alphabetic() || !c.is_ascii() && !c.is_alphanumeric() && !c.is_whitespace() && !c.is_control();
     let fine = |c: char| c.is_ascii_digit() || letter(c) && !matches!(c, '_');
@@ -115,6 +123,7 @@ pub(super) fn hostname(s: &str) -> bool {
 }
 
 pub(super) fn ipv4(s: &str) -> bool {
+    // The second test lets IPv4-mapped IPv6 addresses pass, which contain dots too.
     s.contains('.') && (strip_zeros(s).parse::<Ipv4Addr>().is_ok() || s.parse::<Ipv6Addr>().is_ok())
 }
 
@@ -145,6 +154,7 @@ pub(super) fn cidr(s: &str) -> bool {
         strip_zeros(address).parse::<Ipv4Addr>().ok().map(|_| 32)
     };
     most.is_some_and(|m| {
+        // Digits only, since `parse` accepts a plus sign.
         !bits.is_empty() && bits.bytes().all(|b| b.is_ascii_digit()) && bits.parse::<u32>().is_ok_and(|b| b <= m)
     })
 }
@@ -153,6 +163,7 @@ pub(super) fn cidr(s: &str) -> bool {
 pub(super) fn mac(s: &str) -> bool {
     let of = |separator: char, digits: usize| {
         let parts: Vec<&str> = s.split(separator).collect();
+        // Groups of equal length: the number of octets follows from their count.
         parts.iter().all(|p| p.len() == digits && hex(p)) && matches!(parts.len() * digits / 2, 6 | 8 | 20)
     };
     of(':', 2) || of('-', 2) || of('.', 4)

@@ -11,6 +11,7 @@ pub(super) fn non_atomic_item(s: &Value) -> Option<&'static str> {
     if s.str_at(&["x-kubernetes-list-type"]) != "set" {
         return None;
     }
+    // Scalars are always atomic.
     match items.str_at(&["type"]) {
         // Lists are atomic by default, objects only if declared so.
         "array" => {
@@ -33,6 +34,7 @@ impl Checker<'_> {
         let items_at = at.name("items");
         if let Some(list_type) = list_type {
             let why = "must be array if x-kubernetes-list-type is specified";
+            // The type is reported first; items of another type are not examined.
             if self.requires_type(s, at, "array", why)
                 && self.options.atomic_sets
                 && let Some(word) = non_atomic_item(s)
@@ -49,6 +51,7 @@ impl Checker<'_> {
         let keys = s.get("x-kubernetes-list-map-keys");
         if !keys.items().is_empty() {
             let why = "must be map if x-kubernetes-list-map-keys is non-empty";
+            // Reported at the list type, since the keys alone have no meaning.
             match list_type {
                 None => self.required(at, "x-kubernetes-list-type", why),
                 Some("map") => {}
@@ -74,6 +77,7 @@ impl Checker<'_> {
             }
             _ => {}
         }
+        // Upstream goes on only with a proper schema for the items.
         if items.as_object().is_none() {
             return;
         }
@@ -93,8 +97,10 @@ impl Checker<'_> {
                     self.invalid(&properties_at.key(key), "type", ty, why);
                 }
                 Some(_) => {}
+                // Repeated for each missing key, as upstream.
                 None => self.invalid_whole(at, KEYS, keys, "entries must all be names of item properties"),
             }
+            // A repeated key is reported in addition to what is wrong with it.
             if !seen.insert(key) {
                 self.invalid_whole(at, KEYS, keys, "must not contain duplicate entries");
             }
@@ -124,10 +130,12 @@ impl Checker<'_> {
             .iter()
             .filter_map(Value::as_str)
         {
+            // Keys that are not properties are reported by `map`.
             let Some(property) = items.get("properties").as_object().and_then(|p| p.get(key)) else {
                 continue;
             };
             let key_at = properties_at.key(key);
+            // A default makes the key present in every item, so that identities are complete.
             if !required.contains(key) && property.get("default").is_null() {
                 let why = "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property";
                 self.required(&key_at, "default", why);

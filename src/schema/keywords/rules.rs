@@ -26,8 +26,10 @@ impl Checker<'_> {
 
     fn rule(&mut self, s: &Value, rule: &Value, at: &At<'_>) {
         let text = |key: &str| rule.str_at(&[key]);
+        // Text that consists of white space only; empty text counts as not specified.
         let blank = |key: &str| !text(key).is_empty() && text(key).trim().is_empty();
         let (expression, message) = (text("rule").trim(), text("message").trim());
+        // At most one of these errors, in upstream's order.
         if expression.is_empty() {
             self.required(at, "rule", "rule is not specified");
         } else if blank("message") {
@@ -48,9 +50,11 @@ impl Checker<'_> {
         if blank("fieldPath") {
             self.invalid(at, "fieldPath", path, "must be non-empty if specified");
         }
+        // A blank path with a line break gets both errors, as upstream.
         if has_line_break(path) {
             self.invalid(at, "fieldPath", path, "must not contain line breaks");
         }
+        // Resolved relative to the schema that has the rule.
         if !path.is_empty() && field_path::resolve(path, s, ArrayNotation::Allowed).is_err() {
             self.invalid(at, "fieldPath", path, "must be a valid path");
         }

@@ -11,16 +11,19 @@ pub(super) fn simplify(schema: &mut Value) {
         m.remove(word);
     }
     let preserve = flag(m, PRESERVE);
+    // Removed in any case: Swagger 2.0 does not have the keyword.
     let nullable = m.remove("nullable") == Some(Value::Bool(true));
     // Swagger can express neither null nor additional unknown fields: accept anything instead.
     if nullable || preserve {
         m.remove("items");
         m.remove("properties");
     }
+    // kubectl would reject an array without items.
     let of_anything = m.str("type") == "array" && !m.contains_key("items");
     if nullable || of_anything || (preserve && m.str("type") == "object") {
         m.remove("type");
     }
+    // Before the properties are simplified, which removes their `nullable`.
     drop_nullable_from_required(m);
     if let Some(Value::Object(properties)) = m.get_mut("properties") {
         properties.iter_mut().for_each(|(_, s)| simplify(s));
@@ -34,6 +37,7 @@ pub(super) fn simplify(schema: &mut Value) {
 
 fn drop_nullable_from_required(m: &mut Map) {
     let nullable = |s: &Value| s.get("nullable").as_bool() == Some(true);
+    // Upstream treats a nullable map value like a nullable property.
     if m.get("additionalProperties").is_some_and(nullable) {
         m.remove("required");
     }
@@ -46,6 +50,7 @@ fn drop_nullable_from_required(m: &mut Map) {
         .filter(|name| !property(name).is_some_and(nullable))
         .cloned()
         .collect();
+    // An empty list is invalid in Swagger.
     if kept.is_empty() {
         m.remove("required");
     } else {

@@ -9,9 +9,9 @@ use crate::interrupt::checkpoint;
 use crate::schema::path::At;
 use crate::schema::{Additional, ListKind, Node, Type};
 
-/// The most that a rule may cost, by its estimate, in all places of an object.
+/// Maximum estimated cost of a rule over all its places in an object.
 const PER_EXPRESSION: u64 = 10_000_000;
-/// The most that all rules of a schema may cost.
+/// Maximum estimated cost of all rules of a schema together.
 const PER_SCHEMA: u64 = 100_000_000;
 /// Number of rules that an error about the total cost names.
 const NAMED: usize = 4;
@@ -22,12 +22,14 @@ const NAMED: usize = 4;
 pub(in crate::schema) fn check(root: &Node, path: &FieldPath, errors: &ErrorList, each: bool) -> ErrorList {
     let mut checker = Checker {
         base: path,
+        // Prefixes are compared with all of them: there are at most a hundred.
         wrong: errors.iter().map(|e| e.field.as_str()).collect(),
         each,
         total: 0,
         expensive: Vec::new(),
         out: ErrorList::new(),
     };
+    // The root exists once.
     checker.node(root, &At::ROOT, Some(1), None);
     let Checker {
         total,
@@ -56,13 +58,14 @@ struct Checker<'c> {
 }
 
 impl Checker<'_> {
-    /// `count` is how many values of the schema an object has at most, if the schemas around it tell. `list`
+    /// `count` is the maximum number of values of the schema in an object, if the schemas around it bound it. `list`
     /// is the outermost list around it whose items cannot be correlated.
     fn node(&mut self, node: &Node, at: &At<'_>, count: Option<u64>, list: Option<&FieldPath>) {
         if !node.has_rules {
             return;
         }
         checkpoint();
+        // Unknown multiplicities stay unknown further down.
         let below = count.zip(multiplicity(node)).map(|(a, b)| a.saturating_mul(b));
         let properties_at = at.name("properties");
         for (name, property) in &node.properties {
@@ -74,11 +77,14 @@ impl Checker<'_> {
         if let Some(of) = &node.items {
             let own = at.below(self.base);
             let list = match node.list {
+                // Items of keyed lists can be correlated; items of others cannot, and neither can anything below
+                // them.
                 ListKind::Map(_) => list,
                 ListKind::Atomic | ListKind::Set => list.or(Some(&own)),
             };
             self.node(of, &at.name("items"), below, list);
         }
+        // After the parts, as upstream walks depth first.
         if let Some(rules) = &node.rules {
             self.rules(node, rules, at, count, list);
         }
@@ -95,12 +101,14 @@ impl Checker<'_> {
             return;
         }
         let path = own.child("x-kubernetes-validations");
+        // `prepare` has compiled all programs of the schema before.
         let programs = rules.programs.get().expect("the programs of the schema are prepared");
         let Some(programs) = programs else {
             let why = "internal error: failed to construct type information for x-kubernetes-validations rules: unable to convert structural schema to CEL declarations";
             return self.out.push(FieldError::internal(&path, why));
         };
         // Without a limit around it, as many as fit into a request.
+        // Only computed for the outermost unbounded value, since declaring walks the schema.
         let most = || declare(node, at.is_root() || node.embedded).map_or(1, |d| d.max_count());
         let count = count.unwrap_or_else(most);
         for (i, (rule, compiled)) in rules.list.iter().zip(&programs.list).enumerate() {
@@ -126,6 +134,7 @@ impl Checker<'_> {
             Some(Ok(program)) => {
                 self.observe(
                     "estimated messageExpression cost",
+                    // The cost of a message counts once, not for each value: it is only evaluated on failure.
                     program.estimated_cost(),
                     &message_at,
                 );
@@ -136,6 +145,7 @@ impl Checker<'_> {
             }
             None => {}
         }
+        // A transition rule needs to know which old value belongs to a new one.
         if let Some(list) = list.filter(|_| compiled.reads_old) {
             let why = format!("oldSelf cannot be used on the uncorrelatable portion of the schema within {list}");
             self.out.push(FieldError::invalid(&rule_at, rule.rule.as_str(), why));
@@ -152,8 +162,11 @@ impl Checker<'_> {
             self.out
                 .push_with(|| FieldError::forbidden(at, excess(what, cost, PER_EXPRESSION)));
         }
+        // Counted even beyond the limit of one rule, as upstream does.
         self.total = self.total.saturating_add(cost);
+        // Cheap rules are never named, so their paths are not kept.
         if cost >= PER_SCHEMA / 100 {
+            // Descending by cost; among equal ones the first stays in front.
             let place = self.expensive.partition_point(|(c, _)| *c >= cost);
             self.expensive.insert(place, (cost, at.clone()));
             self.expensive.truncate(NAMED);
@@ -178,6 +191,7 @@ fn excess(what: &str, cost: u64, limit: u64) -> String {
     let factor = if factor > 100.0 {
         "more than 100x".to_owned()
     } else if factor < 1.5 {
+        // Upstream prints more digits just above the limit, where 1.0x would say nothing.
         format!("{factor:.6}x")
     } else {
         format!("{factor:.1}x")

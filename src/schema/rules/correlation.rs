@@ -35,10 +35,12 @@ impl<'a> Correlation<'a> {
     };
 
     pub(super) fn is_unchanged(&self) -> bool {
+        // Compared only when a rule has failed: comparing every value would be quadratic in the depth.
         self.this.or(self.nearest).is_some_and(|pair| pair.is_unchanged())
     }
 
     pub(super) fn part(self, node: &'a Node, new: &'a Value, old: Option<&'a Value>) -> Self {
+        // Once the chain is broken, everything below belongs to the nearest correlated value.
         if self.this.is_none() {
             return self;
         }

@@ -8,15 +8,15 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use torana_cel::{self as cel, Field, ListType, ObjectType, Schema, escape};
 
-/// The most bytes of a request, and so of everything in it.
+/// Maximum bytes of a request, and so of every value in it.
 const MAX_REQUEST: u64 = 3 << 20;
-/// The longest string of a request, without its quotes.
+/// Maximum length of a string in a request, without its quotes.
 const MAX_STRING: u64 = MAX_REQUEST - 2;
 
 /// The declaration of a schema for expressions.
 pub(super) struct Declared {
     pub(super) schema: Schema,
-    /// The least bytes of a value.
+    /// Minimum bytes of an encoded value.
     min: u64,
 }
 
@@ -33,6 +33,7 @@ pub(super) fn declare(node: &Node, root: bool) -> Option<Declared> {
     checkpoint();
     let mut declared = match node.ty {
         _ if node.int_or_string => {
+            // Four bytes per character, since costs are measured in bytes.
             let longest = max_length(node).map_or(MAX_STRING, |n| n.saturating_mul(4));
             scalar(cel::Type::Dyn, longest, 1)
         }
@@ -42,6 +43,7 @@ pub(super) fn declare(node: &Node, root: bool) -> Option<Declared> {
         Some(Type::Boolean) => scalar(cel::Type::Bool, 0, 4),
         Some(Type::Number) => scalar(cel::Type::Double, 0, 1),
         Some(Type::Integer) => scalar(cel::Type::Int, 0, 1),
+        // A root without a type still has metadata.
         None if root => object(node, root)?,
         None => return None,
     };
@@ -73,6 +75,7 @@ fn string(node: &Node) -> Declared {
     let max = max_length(node);
     match checks.and_then(|c| c.format.as_ref()).map(|f| f.spelling()) {
         Some("byte") => return scalar(cel::Type::Bytes, max.unwrap_or(MAX_STRING), 2),
+        // The longest and shortest texts of these formats, with quotes, as upstream assumes.
         Some("duration") => return scalar(cel::Type::Duration, 32, 3),
         Some("date") => return scalar(cel::Type::Timestamp, 12, 12),
         Some("date-time") => return scalar(cel::Type::Timestamp, 32, 21),
@@ -82,6 +85,7 @@ fn string(node: &Node) -> Declared {
     let choices = choices.map_or(&[][..], Enumeration::values);
     let longest = || choices.iter().filter_map(Value::as_str).map(str::len).max();
     let max = match max {
+        // A limit counts characters, which take up to four bytes.
         Some(max) => max.saturating_mul(4),
         None if choices.is_empty() => MAX_STRING,
         None => longest().unwrap_or(0) as u64,
@@ -93,6 +97,7 @@ fn list(node: &Node) -> Option<Declared> {
     let of = node.items.as_deref()?;
     let items = declare(of, of.embedded)?;
     let limit = node.checks.as_deref().and_then(|c| c.max_items);
+    // As many of the smallest items, each with a comma, as fit into a request.
     let max = limit.map_or(MAX_STRING / (items.min + 1), |n| n as u64);
     let mut schema = Schema::list(items.schema, max);
     schema.list_type = match &node.list {
@@ -114,6 +119,7 @@ fn object(node: &Node, root: bool) -> Option<Declared> {
     }
     let required: HashSet<&str> = node.required.iter().map(Str::as_str).collect();
     let (mut fields, mut min) = (Vec::with_capacity(node.properties.len()), 2);
+    // If the schema declares metadata incompletely, the fixed declaration replaces all three members.
     let replaced = root && !has_type_and_name(node);
     for (name, property) in &node.properties {
         if replaced && matches!(name.as_str(), "apiVersion" | "kind" | "metadata") {
@@ -122,9 +128,11 @@ fn object(node: &Node, root: bool) -> Option<Declared> {
         let Some(declared) = declare(property, property.embedded) else {
             continue;
         };
+        // A member with a default may be absent from the request.
         if required.contains(name.as_str()) && property.default.is_none() {
             min += name.len() as u64 + declared.min + 4;
         }
+        // Members whose names cannot be escaped are not accessible to expressions.
         fields.extend(field(name, declared.schema));
     }
     if replaced {

@@ -14,11 +14,11 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use torana_cel::{Activation, Fail, Out, PatternBudget, Program, Val};
 
-/// The most that one evaluation of an expression costs: about 0.1 s of upstream's time.
+/// The maximum cost of one evaluation of an expression: about 0.1 s of upstream's time.
 const PER_CALL: u64 = 1_000_000;
-/// The most that all rules of an object cost.
+/// The maximum cost of all rules of an object.
 const PER_OBJECT: u64 = 10_000_000;
-/// The most bytes of a computed message.
+/// The maximum bytes of a computed message.
 const MAX_MESSAGE: usize = 5 * 1024;
 /// Unlike errors, of which a response has at most 100, warnings have no limit of their own.
 const MAX_WARNINGS: usize = 100;
@@ -26,9 +26,9 @@ const MAX_WARNINGS: usize = 100;
 /// The result of an object's rules.
 #[derive(Default)]
 pub(in crate::schema) struct Verdict {
-    /// The failures.
+    /// Failures that reject the write.
     pub(in crate::schema) errors: ErrorList,
-    /// The failures of values that the update did not change.
+    /// Failures of values that the update did not change, as warnings.
     pub(in crate::schema) warnings: Vec<String>,
 }
 
@@ -50,14 +50,16 @@ pub(in crate::schema) fn run(
     };
     let pair = Pair { node, new: v, old };
     let correlation = Correlation {
+        // Without an old value there is nothing to correlate, and every failure is an error.
         this: ratchet.then_some(pair).filter(|p| p.old.is_some()),
         nearest: None,
     };
+    // A break means that the budget is exhausted, which has been reported.
     let _ = evaluation.visit(node, v, old, &At::ROOT, correlation);
     evaluation.verdict
 }
 
-/// What evaluations for one object may yet take, or those for all defaults of a schema.
+/// The remaining budget of evaluations for one object, or for all defaults of a schema.
 pub(in crate::schema) struct Budget {
     cost: u64,
     patterns: PatternBudget,
@@ -107,6 +109,7 @@ impl Evaluation<'_> {
         if !node.has_rules || v.is_null() {
             return ControlFlow::Continue(());
         }
+        // A null was no value before either, so there is nothing to compare with.
         let old = old.filter(|o| !o.is_null());
         if let Some(rules) = &node.rules {
             self.rules(node, rules, v, old, at, correlation)?;
@@ -116,6 +119,7 @@ impl Evaluation<'_> {
                 let old = old.and_then(Value::as_object);
                 for (key, child) in m.iter() {
                     let old = old.and_then(|o| o.get(key));
+                    // Declared properties take precedence over `additionalProperties`.
                     let (of, at) = match (node.property(key), &node.additional) {
                         (Some(property), _) => (property, at.name(key)),
                         (None, Additional::Schema(of)) => (&**of, at.then(Step::Key(key))),
@@ -134,6 +138,7 @@ impl Evaluation<'_> {
                 let Some(of) = node.items.as_deref() else {
                     return ControlFlow::Continue(());
                 };
+                // Only items of lists of type map correspond to old ones, by their keys.
                 let before = match (&node.list, old) {
                     (ListKind::Map(keys), Some(old)) => OldItems::new(keys, old.items()),
                     _ => OldItems::default(),
@@ -157,6 +162,7 @@ impl Evaluation<'_> {
         at: &At<'_>,
         correlation: Correlation<'a>,
     ) -> ControlFlow<()> {
+        // `prepare` has compiled all programs of the schema before any evaluation.
         let programs = rules.programs.get().expect("the programs of the schema are prepared");
         let Some(programs) = programs else {
             // A definition that was stored before its rules were checked.
@@ -175,10 +181,12 @@ impl Evaluation<'_> {
         if self.budget.cost == 0 {
             return self.stop(&site, OUT_OF_BUDGET);
         }
+        // Computed once per value: conversions of large values are shared by all its rules.
         let (plain, optional) = scopes(programs, v, old);
         for (rule, compiled) in rules.list.iter().zip(&programs.list) {
             checkpoint();
             let is_optional = rule.optional_old_self == Some(true);
+            // A transition rule has nothing to compare with on create.
             if compiled.reads_old && old.is_none() && !is_optional {
                 continue;
             }
@@ -226,6 +234,7 @@ impl Evaluation<'_> {
                             "'{text}': call arguments did not match a supported operator, function or macro signature for rule: {name}"
                         )
                     } else {
+                        // cel-go's own messages have a position and are passed on as they are.
                         format!("{text} evaluating rule: {name}")
                     },
                 );
@@ -239,12 +248,15 @@ impl Evaluation<'_> {
                 Ok(message) => message,
                 Err(why) => {
                     let shown = site.node.ty.map_or("", |ty| ty.name());
+                    // Reported like the failure it explains, so ratcheting applies to it, too.
                     self.report(site, compiled, FieldError::invalid(&path, shown, why.to_string()));
+                    // Ends the validation: upstream treats a message that costs too much like an exhausted budget.
                     return ControlFlow::Break(());
                 }
             },
             _ => None,
         };
+        // Falls back to the static message, then to the rule itself.
         let detail = detail.unwrap_or_else(|| match rule.message.as_str() {
             "" => format!("failed rule: {name}"),
             _ => name.to_owned(),
@@ -262,7 +274,7 @@ impl Evaluation<'_> {
         left.map(|_| outcome.value)
     }
 
-    /// The computed message; `None` if it has no use.
+    /// The computed message; `None` if it is empty, too long or not a single line.
     fn message<'a>(
         &mut self,
         program: &'a Program,
@@ -276,6 +288,7 @@ impl Evaluation<'_> {
             Err(Fail::Cost) => Err(TooCostly::Call(rule.message_expression.to_string())),
             Err(Fail::Error(_)) => Ok(None),
             Ok(value) => {
+                // Only single lines of limited length are used, as upstream decides.
                 let text = value.as_str().unwrap_or("").trim();
                 let fits = !text.is_empty() && text.len() <= MAX_MESSAGE && !text.contains('\n');
                 Ok(fits.then(|| text.to_owned()))
@@ -297,6 +310,7 @@ impl Evaluation<'_> {
     }
 
     fn report(&mut self, site: &Site<'_, '_>, compiled: &Compiled, error: FieldError) {
+        // A transition rule judges the change itself, so an unchanged value does not turn its failure into a warning.
         if compiled.reads_old || !site.correlation.is_unchanged() {
             self.verdict.errors.push(error);
         } else if self.verdict.warnings.len() < MAX_WARNINGS {
@@ -305,7 +319,7 @@ impl Evaluation<'_> {
     }
 }
 
-/// The expression of a message costs too much, which ends the validation. Upstream's texts.
+/// The expression of a message costs too much, which ends the validation. Messages as upstream words them.
 #[derive(Debug, thiserror::Error)]
 enum TooCostly {
     /// More than is left for all rules.
@@ -331,10 +345,12 @@ struct Site<'p, 'a> {
 /// The variables of rules, and of those whose old value is optional.
 fn scopes<'a>(programs: &'a Programs, v: &'a Value, old: Option<&'a Value>) -> (Scope<'a>, Scope<'a>) {
     let this = Val::of(v, &programs.schema);
+    // Converted only if some rule reads it.
     let old = old.filter(|_| programs.reads_old);
     let old = old.map(|old| Val::of(old, &programs.schema));
     let optional = match &old {
         None => Ok(Val::Optional(None)),
+        // An error of the conversion stays an error inside of the optional.
         Some(old) => old.clone().map(|old| Val::Optional(Some(Arc::new(old)))),
     };
     let optional = Scope {
@@ -355,6 +371,7 @@ fn failure(path: &FieldPath, v: &Value, detail: String, reason: Option<&str>) ->
         _ => FieldError::invalid(path, shown(), detail),
     };
     if whole {
+        // Upstream prints only the type of containers; here the value is left out.
         error.bad_value = None;
     }
     error

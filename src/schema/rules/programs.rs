@@ -23,15 +23,15 @@ pub(super) struct Programs {
 /// The programs of a rule.
 #[derive(Debug)]
 pub(super) struct Compiled {
-    /// Decides.
+    /// Evaluates to true if the value is valid.
     pub(super) rule: Result<Program, CompileError>,
-    /// Computes the message.
+    /// Computes the message of a failure; `None` if the rule has no expression for it.
     pub(super) message: Option<Result<Program, CompileError>>,
     /// True if the rule reads the old value.
     pub(super) reads_old: bool,
 }
 
-/// Why a rule, or the expression of its message, does not compile. Upstream's texts.
+/// Why a rule, or the expression of its message, does not compile. Messages as upstream words them.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CompileError {
     #[error("{0} failed: {1}")]
@@ -63,6 +63,8 @@ fn walk(node: &Node, root: bool, known: Option<Schema>) {
     checkpoint();
     let mut known = known;
     if let Some(rules) = &node.rules {
+        // A declaration made by an enclosing schema is reused: declaring again would create a different type of the
+        // same name.
         known = known.or_else(|| declare(node, root).map(|d| d.schema));
         if rules.programs.get().is_none() {
             let programs = known.clone().map(|schema| Programs::compile(rules, schema));
@@ -71,6 +73,7 @@ fn walk(node: &Node, root: bool, known: Option<Schema>) {
         }
     }
     for (name, child) in &node.properties {
+        // Embedded resources have `apiVersion`, `kind` and `metadata` like the root.
         walk(child, child.embedded, known.as_ref().and_then(|of| property(of, name)));
     }
     let items = || known.as_ref().and_then(|of| of.items.as_deref().cloned());
@@ -85,11 +88,13 @@ fn walk(node: &Node, root: bool, known: Option<Schema>) {
 impl Programs {
     fn compile(rules: &Ruleset, schema: Schema) -> Self {
         let mut plain = Environment::default();
+        // The old value has the same type as the new one.
         plain.declare(SELF, schema.clone());
         plain.declare(OLD_SELF, schema.clone());
         let mut optional = Environment::default();
         optional.declare(SELF, schema.clone());
         let ty = Type::Optional(schema.ty.clone().into());
+        // For rules with `optionalOldSelf`; their messages are compiled in the plain environment, as in upstream.
         optional.declare(OLD_SELF, Schema::scalar(ty, schema.max_size));
         let compile = |rule: &Rule| {
             checkpoint();
@@ -116,6 +121,7 @@ impl Compiled {
         let message = (program.is_ok() && !rule.message_expression.is_empty())
             .then(|| self::program(of_message, &rule.message_expression, Part::Message));
         Self {
+            // A rule that does not compile counts as not reading it, and reports its error on every write.
             reads_old: program.as_ref().is_ok_and(|p| p.reads(OLD_SELF)),
             rule: program,
             message,

@@ -8,6 +8,7 @@ use crate::interrupt::checkpoint;
 use crate::schema::path::At;
 
 pub(super) fn check(checker: &mut Checker<'_>, root: &Value) {
+    // Starts from the root only, as upstream: junctors of nested nodes are not followed.
     junctors(checker, root, root, &At::ROOT, &At::ROOT);
 }
 
@@ -26,10 +27,12 @@ fn junctors(checker: &mut Checker<'_>, v: &Value, s: &Value, at: &At<'_>, from: 
 
 fn nested(checker: &mut Checker<'_>, v: &Value, s: &Value, at: &At<'_>, from: &At<'_>) {
     checkpoint();
+    // A branch may have junctors of its own, which restrict the same value.
     junctors(checker, v, s, at, from);
     if v.get("items").as_object().is_some() {
         let (at, from) = (at.name("items"), from.name("items"));
         match s.get("items") {
+            // Follows both schemas in parallel; where the description ends, the restriction has nothing to refine.
             items @ Value::Object(_) => nested(checker, v.get("items"), items, &at, &from),
             _ => missing(checker, &at, &from),
         }

@@ -33,6 +33,7 @@ impl Checker<'_> {
     pub(super) fn nested(&mut self, s: &Value, at: &At<'_>, idiom: bool) {
         checkpoint();
         if idiom && is_int_or_string(s.get("anyOf")) {
+            // A copy without the idiom, so that the rest of the branch is still checked.
             let mut rest = s.clone();
             rest.unset(&["anyOf"]);
             self.constraints(&rest, at, false);
@@ -53,6 +54,7 @@ impl Checker<'_> {
                 self.forbidden(at, word, why);
             }
         }
+        // Fields with `omitempty` in Go: their zero values cannot be told from absence.
         for word in EMPTY {
             if !s.get(word).is_empty_value() {
                 self.forbidden(at, word, "must be empty to be structural");

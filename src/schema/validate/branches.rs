@@ -8,6 +8,7 @@ use crate::schema::path::At;
 /// The outcome with the most matches, the first of equals.
 fn better(best: Option<Outcome>, tried: Outcome) -> Option<Outcome> {
     match best {
+        // Ties go to the earlier branch.
         Some(best) if tried.matches <= best.matches => Some(best),
         _ => Some(tried),
     }
@@ -17,6 +18,7 @@ impl Validator<'_> {
     /// The outcome of a branch of `whole`.
     fn branch(&mut self, node: &Node, v: &Value, at: &At<'_>, whole: &Outcome) -> Outcome {
         let mut out = whole.part();
+        // Branches see no old value: only the node that has them is ratcheted.
         self.check(node, v, None, at, &mut out);
         out
     }
@@ -37,6 +39,7 @@ impl Validator<'_> {
             for branch in &c.all_of {
                 let tried = self.branch(branch, v, at, out);
                 valid += usize::from(tried.is_valid());
+                // Errors of all branches are kept, whether or not others are valid.
                 self.merge(out, tried);
             }
             if valid == 0 {
@@ -46,6 +49,7 @@ impl Validator<'_> {
             }
         }
         if let Some(not) = &c.not
+            // The outcome of `not` is dropped: its errors mean success.
             && self.branch(not, v, at, out).is_valid()
         {
             self.junctor(at, "not validate the schema (not)", out);
@@ -57,6 +61,7 @@ impl Validator<'_> {
         for branch in branches {
             let tried = self.branch(branch, v, at, out);
             if tried.is_valid() {
+                // The first valid branch decides; what earlier ones reported is dropped.
                 return self.merge(out, tried);
             }
             best = better(best, tried);
@@ -75,6 +80,7 @@ impl Validator<'_> {
                 count += 1;
                 valid.get_or_insert(tried);
             } else if count == 0 {
+                // Once a branch is valid, errors of others do not matter.
                 best = better(best, tried);
             }
         }
@@ -85,6 +91,7 @@ impl Validator<'_> {
                 self.junctor(at, "validate one and only one schema (oneOf). Found none valid", out);
                 self.merge(out, best.unwrap_or_default());
             }
+            // Several valid branches give one error, without theirs.
             (n, _) => {
                 let what = format!("validate one and only one schema (oneOf). Found {n} valid alternatives");
                 self.junctor(at, &what, out);

@@ -10,11 +10,13 @@ use crate::schema::{Bound, Checks, Node, Type};
 /// True for floats that upstream accepts as integers: whole ones of up to 53 bits, with a relative error of
 /// 1e-9.
 pub(super) fn is_json_integer(f: f64) -> bool {
+    // 2^53 - 1: larger floats cannot represent every integer.
     const LARGEST: f64 = 9_007_199_254_740_991.0;
     if f.abs() > LARGEST {
         return false;
     }
     let whole = f.round();
+    // The relative error is upstream's tolerance for products of decimal fractions.
     f == whole || whole != 0.0 && (f - whole).abs() < 1e-9 * whole.abs()
 }
 
@@ -25,6 +27,7 @@ fn go_float(f: f64) -> String {
         return shortest;
     };
     match exponent.parse::<i32>() {
+        // Go switches to exponents at 1e-4 and 1e6 here; its JSON does at 1e21.
         Ok(e) if !(-4..6).contains(&e) => {
             let sign = if e < 0 { '-' } else { '+' };
             format!("{digits}e{sign}{:02}", e.abs())
@@ -53,6 +56,7 @@ struct Range<'a> {
 
 impl Range<'_> {
     fn holds(&self, v: &Value) -> bool {
+        // int32 is the only format that narrows integers.
         match (self.ty, v) {
             (Some(Type::Integer), v) => {
                 let (low, high) = match self.format {
@@ -71,6 +75,7 @@ impl Range<'_> {
                         .is_some_and(|f| whole(f) && (low..=high).contains(&(f as i64))),
                 }
             }
+            // `float` is checked by conversion: what overflows to infinity is out of range.
             (Some(Type::Number), v) if self.format == "float" => v.as_f64().is_some_and(|f| (f as f32).is_finite()),
             _ => true,
         }
@@ -88,6 +93,7 @@ impl Range<'_> {
 impl Validator<'_> {
     /// Integers have a range even in a schema without constraints.
     pub(super) fn numbers(&mut self, node: &Node, c: Option<&Checks>, v: &Value, at: &At<'_>, out: &mut Outcome) {
+        // The types of int-or-string are not applied in defaults.
         let single = !node.int_or_string || self.is_default;
         let ty = node.ty.filter(|t| single && t.is_numeric());
         let format = c
@@ -107,6 +113,7 @@ impl Validator<'_> {
             if !holds {
                 out.push_with(|| self.without_field(range.error(what, self.name(at).text.as_str())));
             }
+            // An integer constraint on an integer value is compared exactly; anything else as floats.
             holds && matches!(v, Value::Int(_))
         };
         if let Some(factor) = c.multiple_of {
@@ -128,13 +135,13 @@ impl Validator<'_> {
     }
 }
 
-/// A violated constraint, of which the texts are made if it is reported.
+/// A violated constraint; its messages are only built if it is reported.
 enum Fault {
     /// The factor of `multipleOf`, which is not positive.
     Factor(Value),
-    /// The value, and the factor it is no multiple of.
+    /// The value, and the factor that it is not a multiple of.
     NotMultiple(Value, Value),
-    /// The value, what it should be, and the limit.
+    /// The value, the kind of bound ("less than" and so on), and the limit.
     Beyond(Value, &'static str, Value),
 }
 
@@ -166,9 +173,11 @@ fn multiple_of(v: &Value, factor: f64, whole: bool) -> Option<Fault> {
         Value::Float(factor)
     };
     let (holds, positive, v) = match (&factor, v) {
+        // A factor that is not positive is reported instead of divided by.
         (Value::Int(f), Value::Int(i)) => (*f <= 0 || i % f == 0, *f > 0, v.clone()),
         (factor, v) => {
             let (f, x) = (factor.as_f64()?, v.as_f64()?);
+            // Small factors are inverted first, as upstream does to reduce the error of the division.
             let quotient = if f < 1.0 { 1.0 / f * x } else { x / f };
             (is_json_integer(quotient), f > 0.0, Value::Float(x))
         }
@@ -188,6 +197,7 @@ fn beyond(v: &Value, bound: Bound, is_minimum: bool, whole: bool) -> Option<Faul
         }
         other => {
             let x = other.as_f64()?;
+            // NaN cannot occur, so the comparison always has a result.
             (x.partial_cmp(&bound.at)?, Value::Float(bound.at), Value::Float(x))
         }
     };

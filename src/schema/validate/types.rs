@@ -25,6 +25,7 @@ impl Validator<'_> {
         let format = node.checks.as_ref().and_then(|c| c.format.as_ref());
         let declared = node.ty;
         let expected = match declared {
+            // Both types are named in the message in this form.
             _ if node.int_or_string && !self.is_default => "integer,string",
             Some(ty) => ty.name(),
             None => "",
@@ -42,6 +43,7 @@ impl Validator<'_> {
         let contains = |name: &str| expected.split(',').any(|e| e == name);
         let fits = match v {
             Value::Null => node.nullable || expected.is_empty(),
+            // Integers are numbers as well.
             Value::Int(_) => contains("integer") || contains("number"),
             Value::Float(f) => contains("number") || contains("integer") && is_json_integer(*f),
             _ => contains(actual),
@@ -51,7 +53,7 @@ impl Validator<'_> {
         let (expected, actual) = match format {
             _ if fits => ("", ""),
             _ if v.is_null() => (expected, actual),
-            // A value that is no text is measured by the format; a text only where the type is not a number.
+            // Upstream judges a value that is not text by its format, and text only where the type is not a number.
             Some(f) if !textual && f.spelling() != actual_format => (f.spelling(), actual_format),
             Some(_) if textual && !numeric => ("", ""),
             _ => (expected, actual),

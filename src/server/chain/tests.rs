@@ -57,7 +57,7 @@ fn filters<F>(_: &F) -> Vec<String> {
 }
 
 #[test]
-fn the_order_is_that_of_upstream() {
+fn filter_order_matches_upstream() {
     let director = EmptyDelegate.unprotected_handler();
     assert_eq!(
         filters(&nested(config(), vec![], director)),
@@ -422,7 +422,7 @@ async fn time_per_request_of_the_chain() {
     }
 }
 
-/// The series that `/metrics` shows, without their values.
+/// The series at `/metrics`, without their values.
 fn shown(telemetry: &Telemetry) -> Vec<String> {
     let text = String::from_utf8(telemetry.text()).unwrap();
     let mut all: Vec<String> = text

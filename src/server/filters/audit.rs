@@ -58,6 +58,7 @@ impl<F> Auditing<F> {
 /// Cancel safe: the event is stored even if the future is dropped.
 pub(super) async fn refused(audit: &Arc<Audit>, summary: record::RequestSummary, status: ResponseStatus) {
     let info = summary.info.clone();
+    // Without a user: rules that name users or groups do not match.
     let verdict = audit.decide(None, &info);
     if verdict.level == AuditLevel::None {
         return;
@@ -84,6 +85,7 @@ impl<F: Filter> Filter for Auditing<F> {
         let verdict = audit.decide(context.caller.as_ref().map(|who| &**who.user()), &super::info(req));
         match verdict.level {
             AuditLevel::None => Next::Left(self.inner.handle(req)),
+            // Only recorded requests pay for the larger future and its allocation.
             _ => Next::Right(Box::pin(self.recorded(audit, verdict, std::mem::take(req)))),
         }
     }
@@ -94,11 +96,13 @@ impl<F: Filter> Auditing<F> {
         let user = RequestContext::of(&req).caller.as_ref().map(|who| who.user().clone());
         let summary = RequestSummary::of(&req, super::info(&req));
         let record = Arc::new(Record::new(audit.clone(), verdict, summary, user));
+        // Authentication ran before the record existed and left these in the context.
         for (key, value) in std::mem::take(&mut RequestContext::of_mut(&mut req).authn_annotations) {
             record.trail.annotate(key, value);
         }
         let authentication = RequestContext::of(&req).authentication_took;
         record.trail.took(Part::Authentication, authentication);
+        // Only a backend in a strict blocking mode fails here: a request that cannot be audited must not run.
         if !record.submit(Stage::RequestReceived, None, None).wait().await {
             audit.rejected();
             return respond::internal_error_text(req.uri(), "failed to store audit event");
@@ -112,6 +116,7 @@ impl<F: Filter> Auditing<F> {
         }
         let answered = async { self.inner.handle(&mut req).await };
         let answered = request_parts::measured(record.trail.parts(), answered);
+        // Caught here to record the panic, then raised again for the panic filter, which responds.
         let answered = AssertUnwindSafe(answered).catch_unwind().await;
         let response = match answered {
             Ok(response) => response,

@@ -26,6 +26,7 @@ struct Ids {
 
 impl Ids {
     fn fresh(&self) -> uuid::Uuid {
+        // Only the counter's own atomicity matters: no two requests get the same number.
         let n = self.next.fetch_add(1, Ordering::Relaxed);
         let bits = u128::from(self.high.hash_one(n)) << 64 | u128::from(self.low.hash_one(n));
         uuid::Builder::from_random_bytes(bits.to_be_bytes()).into_uuid()
@@ -54,6 +55,7 @@ impl<F: Filter> Filter for AuditInit<F> {
     const UNMET: Unmet = SPEC.around(F::UNMET);
 
     fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, F> {
+        // A client's id is kept: an aggregating server sends its own, so that the events of both can be correlated.
         let given = req.headers().get(AUDIT_ID).filter(|v| !v.is_empty()).cloned();
         let id = AuditId::from(given.unwrap_or_else(|| {
             let mut buffer = [0; uuid::fmt::Hyphenated::LENGTH];

@@ -88,6 +88,7 @@ impl<F> Authentication<F> {
         telemetry: &Telemetry,
         audit: Option<Arc<Audit>>,
     ) -> Self {
+        // All series are looked up once: a lookup by label takes a lock.
         let attempts = |result| telemetry.authentication_attempts.with_label_values(&[result]);
         let durations = |result| telemetry.authentication_duration.with_label_values(&[result]);
         Self {
@@ -114,11 +115,15 @@ impl<F: Filter> Filter for Authentication<F> {
 
     fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, F> {
         let start = Instant::now();
+        // Set only by calls within the process (the loopback client), never from the network; taken, so that a
+        // request that is passed on does not carry it.
         if let Some(user) = RequestContext::of_mut(req).in_process.take() {
             return Next::Left(self.admit(req, AuthenticatedUser::new(user), start));
         }
         match self.authenticator.authenticate_sync(credentials(req)) {
             SyncOutcome::Authenticated(found) => Next::Left(self.admit(req, found, start)),
+            // Not decided yet, or refused: both paths may have to wait, for an authenticator or for the audit
+            // backend.
             _ => Next::Right(Box::pin(self.authenticate(std::mem::take(req), start))),
         }
     }
@@ -153,6 +158,7 @@ fn failure_message(parts: &Parts) -> String {
     let said = said.unwrap_or("").trim();
     let scheme = |name: &str| {
         let mut words = said.split(' ');
+        // A scheme without credentials does not count as an attempt.
         words.next().is_some_and(|w| w.eq_ignore_ascii_case(name)) && words.next().is_some()
     };
     let token = parts.uri.query().and_then(|q| first_value(q, "access_token"));
@@ -174,6 +180,7 @@ impl<F: Filter> Authentication<F> {
     async fn authenticate(&self, mut req: Request, start: Instant) -> Response {
         match self.authenticator.authenticate(credentials(&req)).await {
             Ok(Some(found)) => return self.admit(&mut req, found, start).await,
+            // No authenticator recognized the credentials, and anonymous requests are disabled.
             Ok(None) => {
                 self.failure.inc();
                 self.durations.failure.observe(start.elapsed().as_secs_f64());
@@ -185,6 +192,7 @@ impl<F: Filter> Authentication<F> {
             }
         }
         let http2 = req.version() == Version::HTTP_2;
+        // Drops the body: an unauthenticated client must not hold memory while the audit event is stored.
         let (parts, _) = req.into_parts();
         self.reject(&parts, http2).await
     }
@@ -200,16 +208,19 @@ impl<F: Filter> Authentication<F> {
         let took = start.elapsed();
         self.durations.success.observe(took.as_secs_f64());
         self.users[user_class(&found.user.name)].inc();
+        // Before anything else sees the request: handlers and backends must not receive the caller's token.
         self.strip_credentials(req.headers_mut());
         if found.strip_subprotocol {
             strip_subprotocol(req.headers_mut());
         }
+        // Read before the user moves into the context.
         let says_close = req.version() == Version::HTTP_2 && found.user.name == ANONYMOUS;
         spans::record_user(&found.user.name);
         let context = RequestContext::of_mut(req);
         if found.user.name != ANONYMOUS
             && let Some(connection) = &context.connection
         {
+            // Moves the connection out of the share of the connection limit that unauthenticated clients have.
             connection.authenticated(&found.user.name);
         }
         context.authn_annotations = found.annotations;

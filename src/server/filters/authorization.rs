@@ -17,7 +17,7 @@ use prometheus::{Histogram, IntCounter};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// The innermost filter.
+/// The innermost filter: authorizes, then calls the director with the proof.
 pub(crate) struct Authorization {
     inner: Instrument,
     authorizer: Arc<dyn Authorizer>,
@@ -79,7 +79,7 @@ impl Authorization {
 fn annotate_trail(trail: &AuditTrail, verdict: &Verdict) {
     let (decision, reason) = match (verdict.decision, &verdict.error) {
         (Decision::Allow, _) => ("allow", &*verdict.reason),
-        // The authorizer failed, so there is no decision to record.
+        // The authorizer failed, so no decision was reached.
         (_, Some(_)) => return trail.annotate(REASON, "internal error"),
         _ => ("forbid", &*verdict.reason),
     };
@@ -95,12 +95,14 @@ impl Filter for Authorization {
 
     fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s> {
         let context = RequestContext::of(req);
+        // Not reached with the default chain; upstream answers the same.
         let Some(who) = context.caller.clone() else {
             let refusal = respond::internal_error_text(req.uri(), "no user on request.");
             return Next::Right(super::ready(refusal));
         };
         let info = super::info(req);
         let start = Instant::now();
+        // Most decisions (RBAC, system:masters) need no I/O; only those that do pay for a boxed future.
         match self.authorizer.authorize_sync(&Attributes::of(who.user(), &info)) {
             Some(verdict) => self.decided(req, &who, info, verdict, start),
             None => Next::Right(Box::pin(self.ask(std::mem::take(req), who, info, start))),
@@ -139,6 +141,7 @@ impl Authorization {
     }
 
     fn refusal(&self, req: &Request, asked: &Attributes<'_>, verdict: Verdict, took: f64) -> Response {
+        // 500 and not 403: the caller may be allowed, so clients should retry.
         if let Some(error) = verdict.error {
             self.error.inc();
             self.took.error.observe(took);

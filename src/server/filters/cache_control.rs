@@ -6,7 +6,8 @@ use crate::request::{FromBackend, Request, Response};
 use crate::server::filter::{Filter, FilterSpec, Unmet};
 use http::header::{CACHE_CONTROL, HeaderValue};
 
-/// The default value.
+/// The value for responses without a `Cache-Control` of their own: they depend on the caller, so no cache may
+/// share them.
 pub(crate) const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache, private");
 
 /// The filter; wraps the inner one.

@@ -37,6 +37,7 @@ impl<F: Filter> Filter for Compute<F> {
     fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, F> {
         let info = super::info(req);
         let context = RequestContext::of(req);
+        // Copied out, because the inner filters may take the request out of `req`.
         let (flow, runnable) = (context.flow, context.runnable.clone());
         let caller = context.caller.as_ref().map(Authenticated::user).cloned();
         let name = caller.as_ref().map_or("", |user| &user.name);

@@ -36,6 +36,7 @@ impl<F> RequestDeadline<F> {
         let text = format!("invalid timeout specified in the request URL - {error}");
         let status = Status::bad_request(text);
         let refusal = respond::status(&status, req.headers());
+        // Recorded here, because the audit filter is further in.
         let Some(audit) = self.audit.clone() else {
             return super::ready(refusal);
         };
@@ -54,14 +55,17 @@ impl<F: Filter> Filter for RequestDeadline<F> {
         if !super::is_long_running(req) {
             let wanted = match req.uri().query().and_then(|q| first_value(q, "timeout")) {
                 None => None,
+                // An empty value counts as unset, as upstream.
                 Some(text) if text.is_empty() => None,
                 Some(text) => match parse_go_duration(&text) {
                     Ok(wanted) => wanted,
                     Err(error) => return Next::Right(self.refused(req, &error.to_string())),
                 },
             };
+            // A longer timeout than the server's is cut, not refused, as upstream.
             let timeout = wanted.filter(|d| *d <= self.longest).unwrap_or(self.longest);
             let context = RequestContext::of_mut(req);
+            // Counted from the arrival, so that time spent in outer filters and queues is part of it.
             context.deadline = context.received.map(|received| received + timeout);
         }
         Next::Left(self.inner.handle(req))

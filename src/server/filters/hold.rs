@@ -42,9 +42,11 @@ impl<G: Guard> http_body::Body for GuardedBody<G> {
         match &frame {
             Poll::Ready(Some(Ok(f))) => {
                 if let (Some(data), Some(guard)) = (f.data_ref(), &mut self.guard) {
+                    // Counted when the connection takes the frame; what the client receives is not known here.
                     guard.sent(data.len());
                 }
             }
+            // At the end of the stream or on an error: the connection may keep the body for longer.
             Poll::Ready(_) => self.guard = None,
             Poll::Pending => {}
         }

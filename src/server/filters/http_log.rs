@@ -20,10 +20,12 @@ impl<F: Filter> Filter for HttpLog<F> {
     const UNMET: Unmet = SPEC.around(F::UNMET);
 
     fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, F> {
+        // Checked before copying the URI and headers, which would cost every request.
         if !tracing::enabled!(tracing::Level::DEBUG) {
             return Next::Left(self.0.handle(req));
         }
         let info = super::info(req);
+        // Copied: the request is gone when the response is logged.
         let uri = respond::request_uri(req.uri()).to_owned();
         let user_agent = req.headers().get(USER_AGENT).cloned();
         let (audit_id, received) = {

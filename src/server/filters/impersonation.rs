@@ -54,6 +54,7 @@ impl<F: Filter> Filter for Impersonate<F> {
     const UNMET: Unmet = SPEC.around(F::UNMET);
 
     fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, F> {
+        // Hardly any request impersonates; all others only pay for this scan of their header names.
         if req.headers().keys().any(|name| is_impersonation_header(name.as_str())) {
             Next::Right(Box::pin(self.impersonated(std::mem::take(req))))
         } else {
@@ -77,6 +78,7 @@ impl<F: Filter> Impersonate<F> {
             let attributes = Attributes::of(who.user(), &info);
             let check = self.check.check(&wanted, &attributes);
             let checked = match &self.pool {
+                // In the queue of the caller and not of the user that it names: nothing has been allowed yet.
                 Some(pool) => pool.within_request(pool.flow(&who.user().name), None, check).await,
                 None => check.await,
             };
@@ -88,6 +90,7 @@ impl<F: Filter> Impersonate<F> {
                     tracing::debug!(user = %who.user().name, r#as = %found.user.name, "impersonation");
                     let context = RequestContext::of_mut(&mut req);
                     if let Some(trail) = &context.audit {
+                        // The event keeps the caller as its user and adds the impersonated one.
                         trail.impersonated(&found.user, found.constraint);
                     }
                     context.caller = Some(Authenticated::mint(found.user, authentication::Key(())));
@@ -95,6 +98,8 @@ impl<F: Filter> Impersonate<F> {
                 Err(status) => return refused(&status, &req),
             }
         }
+        // Also if no identity was requested (empty headers): a backend that trusts this server must not see any of
+        // them.
         remove_all(req.headers_mut(), |name| is_impersonation_header(name.as_str()));
         self.inner.handle(&mut req).await
     }

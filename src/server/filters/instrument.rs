@@ -34,17 +34,21 @@ impl Instrument {
         info: Arc<RequestInfo>,
     ) -> impl Future<Output = Response> + Send + use<'_> {
         let received = RequestContext::of(&req).received;
+        // A prefix, for YAML and CBOR.
         let apply = req.method() == Method::PATCH
             && (req.headers().get(CONTENT_TYPE)).is_some_and(|c| c.as_bytes().starts_with(b"application/apply-patch"));
         let dry_run = match req.uri().query() {
+            // Only `All` is valid: other values are refused and must not become a label.
             Some(q) if first_value(q, "dryRun").as_deref() == Some("All") => "All",
             _ => "",
         };
         let requests = &self.telemetry.requests;
+        // Counted from here on, also while the handler waits; the guard decrements whatever becomes of the request.
         let running = info
             .is_long_running()
             .then(|| Running::start(requests.longrunning(&request_labels(&info, apply))));
         amended(self.inner.clone().serve(req, proof), move |answer| {
+            // Decided by the response: only the handler knows whether it proxied the request.
             if answer.extensions().get::<NotInRequestMetrics>().is_some() || FromBackend::of(answer).is_some() {
                 if let Some(running) = running {
                     hold::until_sent(answer, running);

@@ -46,10 +46,12 @@ impl<F> MaxInFlightFilter<F> {
         let (Some(limits), Some(info)) = (&self.limits, &context.info) else {
             return Ok(None);
         };
+        // A watch would occupy its place for hours.
         if info.is_long_running() {
             return Ok(None);
         }
         let caller = context.caller.as_ref().map(Authenticated::user);
+        // An administrator must be able to act on an overloaded server.
         let privileged = caller.is_some_and(|user| user.in_group(MASTERS)) || is_health_check(info);
         let name = caller.map_or("", |user| &user.name);
         match limits.try_acquire(RequestClass::of(&info.verb), name, privileged) {

@@ -44,6 +44,7 @@ pub(in crate::server) fn panicked(panic: &(dyn Any + Send), audit_id: Option<&Au
         .or_else(|| panic.downcast_ref::<&str>().copied())
         .unwrap_or("no text");
     let audit_id = audit_id.map(AuditId::text).unwrap_or_default();
+    // The message may contain data of other users, so only the log gets it.
     tracing::error!(%audit_id, "panic while serving a request: {text}");
     respond::error_text(
         StatusCode::INTERNAL_SERVER_ERROR,

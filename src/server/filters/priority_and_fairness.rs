@@ -130,6 +130,7 @@ impl<F> PriorityAndFairness<F> {
         let controller = self.controller.as_ref()?;
         let context = RequestContext::of(req);
         let info = context.info.as_ref()?;
+        // Exec, logs and proxies have no known end, and no phase of initialization that could bound their seat.
         if info.is_long_running() && info.verb != "watch" {
             return None;
         }
@@ -155,6 +156,7 @@ impl<F> PriorityAndFairness<F> {
         if info.verb == "watch" {
             let query = req.uri().query().unwrap_or("");
             finish.watch = self.controller.as_ref().and_then(|c| c.register_watch(&info, query));
+            // The seat moves into the context: the watch itself gives it back after its initial events.
             RequestContext::of_mut(req).initializing = Some(Initializing::holding(seat));
         } else {
             finish.seat = Some(seat);
@@ -168,6 +170,7 @@ impl<F> PriorityAndFairness<F> {
         let time = context.deadline.map_or(self.request_timeout, |deadline| {
             deadline.saturating_duration_since(received)
         });
+        // As upstream's `getRequestWaitContext`: the rest of the time is left for executing the request.
         (received + (time / 4).min(MAX_WAIT)).into()
     }
 
@@ -195,12 +198,14 @@ impl<F: Filter> Filter for PriorityAndFairness<F> {
             context.flow = Some(entered.flow);
             match entered.admission {
                 Ok(permit) if permit.is_waiting() => {
+                    // Only the request is kept while it waits: its headers are shrunk, because thousands may wait.
                     let waiting = Waiting {
                         _queued: Counted::start(&self.gauges(&super::info(req)).waiting),
                         req: compact(std::mem::take(req)),
                         permit,
                         finish,
                     };
+                    // The guard of the queue counter and the request share one allocation; see `Waiting`.
                     return self.wait(Box::new(waiting)).boxed();
                 }
                 Ok(permit) => self.begin(req, permit, &mut finish),
@@ -260,6 +265,7 @@ impl<F: Filter> PriorityAndFairness<F> {
             mut finish,
             _queued: queued,
         } = *waiting;
+        // Before the request begins, so that it is never counted both as waiting and as running.
         drop(queued);
         if !dispatched {
             return super::ready(self.refusal(&super::info(&req), permit.give_up(), finish));

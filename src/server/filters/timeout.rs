@@ -51,6 +51,7 @@ impl<F: Filter> Filter for Timeout<F> {
         match deadline {
             None => Either::Left(inner),
             Some(deadline) => {
+                // Dropping the inner future stops reads; writes continue in their own task (`endpoints::finish`).
                 let timed = tokio::time::timeout_at(deadline, inner);
                 Either::Right(timed.map(move |answered| self.timed(answered.ok(), deadline, info)))
             }
@@ -94,6 +95,7 @@ impl http_body::Body for Timed {
     type Error = BoxError;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        // Also checked while the body is ready: a handler that always has data must be cut, too.
         if Instant::now() < self.deadline {
             let polled = Pin::new(&mut self.body).poll_frame(cx);
             if polled.is_ready() {
@@ -108,6 +110,7 @@ impl http_body::Body for Timed {
             if let Some((telemetry, info)) = self.on_cut.take() {
                 telemetry.requests.aborted(&request_labels(&info, false));
             }
+            // Frees what the body holds at once: the connection may keep the body until it is closed.
             self.body = Body::empty();
             return Poll::Ready(Some(Err(
                 "request deadline exceeded in the middle of the response".into()

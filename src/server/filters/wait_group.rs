@@ -35,10 +35,12 @@ impl<F: Filter> Filter for WaitGroupFilter<F> {
 
     fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, F> {
         let requests = &self.lifecycle.requests;
+        // Long-running requests are not refused during shutdown: they end at once by the signal.
         let guard = if super::is_long_running(req) {
             RequestContext::of_mut(req).ending = Some(self.lifecycle.not_accepting_new_request.clone());
             None
         } else if super::exempt_from_shutdown(req) {
+            // Load balancers must see `/readyz` fail, not be refused; upstream exempts the same requests.
             Some(requests.enter_always())
         } else {
             match requests.enter() {

@@ -35,11 +35,12 @@ impl<F: Filter> Filter for Recorder<F> {
 fn headers(texts: Vec<String>) -> Vec<HeaderValue> {
     let texts: Vec<String> = texts
         .into_iter()
+        // A control character is invalid in a header, or would even split it.
         .filter(|t| !t.is_empty() && !t.chars().any(char::is_control))
         .collect();
     let length: usize = texts.iter().map(|t| t.chars().count()).sum();
-    // As upstream: if the total is too long each text is cut first, then texts are sent until the total is
-    // used up.
+    // As upstream: if the total is too long, each warning is truncated first; then warnings are sent until the total
+    // is used up.
     let (mut left, cut) = (TOTAL, length > TOTAL);
     let mut out = Vec::with_capacity(texts.len());
     for text in texts {
@@ -59,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_are_quoted_and_those_with_control_characters_dropped() {
+    fn warnings_are_quoted_and_those_with_control_characters_dropped() {
         let all = ["a \"b\" \\c", "with\nnewline", "ünïcode"].map(str::to_owned).to_vec();
         let got = headers(all);
         let want = ["299 - \"a \\\"b\\\" \\\\c\"", "299 - \"ünïcode\""].map(|s| s.as_bytes().to_vec());

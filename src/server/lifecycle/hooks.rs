@@ -56,6 +56,7 @@ impl PostStartHook {
     pub(crate) fn check(&self) -> HealthCheck {
         let done = self.done.clone();
         HealthCheck::new(format!("poststarthook/{}", self.name), Endpoints::ALL, move || {
+            // Pairs with the release below: who sees the hook done also sees its effects.
             if done.load(Ordering::Acquire) {
                 Ok(())
             } else {
@@ -78,6 +79,7 @@ impl PostStartHook {
                 self.done.store(true, Ordering::Release);
                 Ok(())
             }
+            // `done` stays false, so the check fails until the process ends.
             Err(source) => Err(HookError {
                 name: self.name,
                 source,

@@ -79,6 +79,8 @@ impl Default for WaitGroup {
 
 impl Drop for InFlight {
     fn drop(&mut self) {
+        // Sequentially consistent, like `start_draining` and the check in `wait_empty`: one of the two sides sees the
+        // other, so the last request to end either notifies or is seen to have ended.
         if self.0.count.fetch_sub(1, Ordering::SeqCst) == 1 && self.0.draining.load(Ordering::SeqCst) {
             self.0.ended.notify_waiters();
         }

@@ -13,6 +13,7 @@ pub(crate) fn status(s: &Status) -> Vec<u8> {
 
 fn raw(s: &Status, out: &mut Vec<u8>) {
     put_message(out, 1, |out| {
+        // `selfLink` and `resourceVersion`: always empty in a Status.
         string(out, 1, "");
         string(out, 2, "");
         string(out, 3, s.continue_token.as_deref().unwrap_or(""));

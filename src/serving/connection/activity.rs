@@ -97,6 +97,7 @@ impl Activity {
     }
 
     fn at(&self, mark: u64, after: Duration) -> Instant {
+        // `mark` is at least 1: callers check for 0, and `idle_since` begins at 1.
         self.start + Duration::from_millis(mark - 1) + after
     }
 
@@ -129,12 +130,14 @@ impl Activity {
     }
 
     pub(in crate::serving) fn signal(&self, signal: u8) {
+        // Raised before the wake-up, so that the woken task finds it.
         self.signals.fetch_or(signal, AcqRel);
         self.waker.wake();
     }
 
     /// The signals raised so far. Registers the task to be woken by later ones.
     pub(super) fn signals(&self, cx: &Context<'_>) -> u8 {
+        // Registered before the load: a signal raised in between wakes the task.
         self.waker.register(cx.waker());
         self.signals.load(Acquire)
     }
@@ -160,9 +163,12 @@ impl Activity {
 
     /// Records that bytes arrived.
     pub(super) fn read(&self) {
+        // While a request is in flight, bytes belong to its body or to a head that is sent early, whose time
+        // begins with the first bytes after the response.
         if self.reads_heads.load(Relaxed) && self.head_since.load(Relaxed) == 0 && self.in_flight.load(Acquire) == 0 {
             self.head_since.store(self.now(), Relaxed);
         }
+        // Enabled by the first call of `received`, at the end of the HTTP/2 handshake.
         if self.received_at.load(Relaxed) != 0 {
             self.received();
         }
@@ -183,6 +189,7 @@ impl Activity {
     /// Records that the socket took bytes. The rest of a response that is written after its request has ended
     /// counts as activity; pings and other small frames do not.
     pub(super) fn wrote(&self, bytes: usize) {
+        // A client that reads the end of a long response is not idle, although its request has ended.
         if bytes >= MORE_THAN_CONTROL && self.in_flight.load(Acquire) == 0 {
             self.idle_since.store(self.now(), Relaxed);
         }
@@ -195,6 +202,7 @@ impl Activity {
 
     /// Records that the socket accepts no more bytes.
     pub(super) fn blocked(&self) {
+        // The stall has lasted since the first write that was not accepted.
         if self.blocked_since.load(Relaxed) == 0 {
             self.blocked_since.store(self.now(), Relaxed);
         }
@@ -228,6 +236,7 @@ impl Activity {
     pub(super) fn unblocked(&self) {
         if self.blocked_since.load(Relaxed) != 0 {
             self.blocked_since.store(0, Relaxed);
+            // The peer has just taken bytes, so it counts as active again.
             self.idle_since.store(self.now(), Relaxed);
         }
     }
@@ -275,7 +284,7 @@ impl Activity {
                 (self.at(idle, limits.idle), TimerAction::Close)
             }
         };
-        let stalled = stalled.map(|at| (at, TimerAction::Cut("the peer reads nothing")));
+        let stalled = stalled.map(|at| (at, TimerAction::Cut("the peer does not read")));
         let mut next = (at, action);
         for other in [stalled, self.next_ping(limits)].into_iter().flatten() {
             if other.0 < next.0 {
@@ -290,7 +299,7 @@ impl Activity {
         if ping_sent != 0 {
             return Some((
                 self.at(ping_sent, limits.ping_timeout),
-                TimerAction::Cut("the peer answers no ping"),
+                TimerAction::Cut("the peer does not answer pings"),
             ));
         }
         (received != 0).then(|| (self.at(received, limits.ping_interval), TimerAction::Ping))
@@ -327,6 +336,7 @@ impl InFlight {
 
     /// Records that the client's flow-control window is closed.
     pub(super) fn wait(&mut self) {
+        // If another body is held already, the time of the stall is running.
         if !std::mem::replace(&mut self.held, true) && self.activity.held.fetch_add(1, AcqRel) == 0 {
             self.activity.progressed_at.store(self.activity.now(), Relaxed);
         }
@@ -344,8 +354,10 @@ impl Drop for InFlight {
     fn drop(&mut self) {
         self.release();
         let activity = &self.activity;
+        // Before the count: a reader that finds no request in flight must not see the old timestamp.
         activity.idle_since.store(activity.now(), Relaxed);
         let before = activity.in_flight.fetch_sub(1, AcqRel);
+        // Only a closing connection waits for the end of a request; see `next_action` for the others.
         if before == 1 && activity.signals.load(Acquire) != 0 {
             activity.waker.wake();
         }

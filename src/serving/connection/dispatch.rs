@@ -48,6 +48,7 @@ fn malformed<B>(request: &Request<B>) -> Option<(StatusCode, &'static str)> {
         return Some((status, "431 Request Header Fields Too Large"));
     }
     let bad = |why| Some((StatusCode::BAD_REQUEST, why));
+    // As Go's `readRequest` (`net/http/server.go`). Over HTTP/2 `:authority` takes the place of `Host`.
     if request.version() <= Version::HTTP_11 {
         let mut hosts = request.headers().get_all(HOST).iter();
         if hosts.next().is_none() && request.version() == Version::HTTP_11 {
@@ -68,6 +69,7 @@ fn refused(status: StatusCode, why: &'static str, version: Version) -> Response<
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    // As Go: what follows a malformed request on the connection may not be a request at all.
     if version < Version::HTTP_2 {
         headers.insert(CONNECTION, HeaderValue::from_static("close"));
     }

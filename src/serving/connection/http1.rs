@@ -77,6 +77,7 @@ impl http_body::Body for CountedBody {
     type Error = BoxError;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        // `awaits_flush` has asked for a wake-up, which comes from `flushed`.
         if self.on_demand && self.in_flight.activity().awaits_flush() {
             return Poll::Pending;
         }

@@ -52,7 +52,10 @@ pub(super) fn settings(limits: &Limits) -> Builder {
     builder
         .max_concurrent_streams(limits.streams)
         .initial_window_size(limits.stream_window)
+        // Room for all streams at once, so that an upload which a handler does not read cannot block the
+        // others.
         .initial_connection_window_size(limits.stream_window.saturating_mul(limits.streams).min(i32::MAX as u32))
+        // The range that RFC 9113 (6.5.2) allows.
         .max_frame_size(limits.stream_window.clamp(1 << 14, (1 << 24) - 1))
         .max_header_list_size(limits.header_bytes);
     builder
@@ -96,6 +99,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Http2<'a, S> {
         let (io, coalescer) = coalesce(io);
         let wake_list = Arc::<WakeList>::default();
         let waker = wake_list.connection();
+        // The first round must poll the handshake, although nothing has woken it.
         waker.wake_by_ref();
         let queue = Arc::new(H2InformationalQueue::new(waker.clone()));
         dispatcher.cache.set(queue.clone());
@@ -148,6 +152,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Http2<'a, S> {
 
     fn poll_round(&mut self, cx: &Context<'_>) -> Poll<Result<(), h2::Error>> {
         let deadline = Instant::now() + self.yield_after;
+        // Taken out, since polling a stream borrows all of `self`.
         let mut ready_streams = std::mem::take(&mut self.ready_streams);
         self.wake_list.begin(&mut ready_streams);
         if self.queue.is_loaded() {
@@ -157,6 +162,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Http2<'a, S> {
         while let Some(slot) = ready_streams.get(polled) {
             self.poll_stream(*slot, deadline);
             polled += 1;
+            // Checked after a stream, so that each round makes progress however small the budget.
             if polled < ready_streams.len() && Instant::now() >= deadline {
                 break;
             }
@@ -169,6 +175,8 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Http2<'a, S> {
         {
             return Poll::Ready(end);
         }
+        // Only when no slot is in use: the wakers refer to slots by index. A late wake-up of a slot that is
+        // gone finds none, and that of one created anew costs one poll.
         if self.slots.len() > RETAINED_SLOTS && self.free.len() == self.slots.len() {
             self.slots.truncate(RETAINED_SLOTS);
             self.free.retain(|slot| *slot < RETAINED_SLOTS);
@@ -184,6 +192,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Http2<'a, S> {
             match &mut self.phase {
                 Phase::Handshake(handshake) => {
                     let mut connection = Box::new(ready!(Pin::new(handshake).poll(cx))?);
+                    // `close` was called during the handshake.
                     if self.closing {
                         connection.graceful_shutdown();
                     }
@@ -236,6 +245,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Http2<'a, S> {
                     self.slots.len() - 1
                 });
                 self.slots[slot].stream = Some(Stream::new(number, head_alone, handling, respond, in_flight));
+                // Polled at once: a response that is ready needs no round of its own.
                 self.poll_stream(slot, deadline);
             }
             Err(_) => respond.send_reset(Reason::INTERNAL_ERROR),
@@ -248,10 +258,12 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Http2<'a, S> {
             return;
         };
         slot.wake.unlist();
+        // A wake-up may arrive after the stream has ended.
         let Some(stream) = &mut slot.stream else {
             return;
         };
         let cx = &mut Context::from_waker(&slot.waker);
+        // Sound: after a panic the stream is reset and dropped, so nobody sees its broken state.
         let polled = catch_unwind(AssertUnwindSafe(|| {
             stream.poll(cx, &self.queue, &mut self.date, deadline)
         }));

@@ -22,6 +22,7 @@ const MAX_READ: usize = 64 << 10;
 pub(super) struct ConnectionIo<S> {
     inner: S,
     activity: Arc<Activity>,
+    // Only over HTTP/1.1, so it also tells the protocols apart.
     informational: Option<InformationalWriter>,
     reader: Reader,
     writer: Writer,

@@ -61,6 +61,7 @@ impl Pool {
             since: id,
             members: BTreeMap::new(),
         });
+        // A key of the set cannot change in place.
         self.by_size
             .remove(&(Reverse(group.members.len()), group.since, owner.clone()));
         group.members.insert(id, activity);
@@ -100,6 +101,8 @@ impl Pool {
             .chain(all)
             .filter_map(|owner| self.groups.get(owner))
             .flat_map(|group| &group.members)
+            // Members are ordered by age, so the oldest are compared: the longest idle one is most likely
+            // among them.
             .take(COMPARED)
             .min_by_key(|(_, activity)| activity.quiet_since())
             .map(|(id, _)| *id)

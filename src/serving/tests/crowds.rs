@@ -59,6 +59,7 @@ async fn an_administrator_connects_while_an_attacker_holds_every_slot() {
     let fixture = Fixture::new();
     let server = serve(&fixture, limits(64));
     let mut attackers = tokio::task::JoinSet::new();
+    // Several times the number of slots, so that each is contested all the time.
     for stream in silent(300, &server).await {
         attackers.spawn(reconnect(stream, server.addr()));
     }
@@ -167,6 +168,7 @@ async fn an_evicted_upgraded_connection_is_cut() {
     let head = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n";
     upgraded.write_all(head).await.unwrap();
     let mut heard = Vec::new();
+    // Byte by byte, since the payload may arrive together with the head.
     while !heard.ends_with(b"up") {
         heard.push(upgraded.read_u8().await.unwrap());
     }
@@ -218,6 +220,7 @@ async fn a_busy_http2_connection_yields_after_its_time_budget() {
     });
     let (turns, answers) = turns.await.unwrap();
     assert!(answers.iter().all(Result::is_ok));
+    // Each round ends after one request, so the other task runs at least as often.
     assert!(
         turns >= 60,
         "another task ran {turns} times while 60 requests were computed"

@@ -64,6 +64,7 @@ async fn drain_does_not_wait_for_upgraded_connections() {
         .await
         .unwrap();
     let mut head = Vec::new();
+    // Byte by byte: what follows the head must stay unread.
     while !head.ends_with(b"\r\n\r\n") {
         head.push(tls.read_u8().await.unwrap());
     }
@@ -84,6 +85,7 @@ async fn drain_waits_for_requests_and_closes_idle_connections() {
     let fixture = Fixture::new();
     let (handler, gate) = support::answer_at_gate();
     let limits = Limits {
+        // Otherwise the idle connection would be given time for a first request.
         first_request: Duration::ZERO,
         ..Limits::default()
     };
@@ -133,6 +135,7 @@ async fn drain_serves_the_first_request_of_a_new_connection() {
             tokio::task::yield_now().await;
         }
         let drain = tokio::spawn(server.handle.drain(Duration::from_secs(60)));
+        // Refused once the drain has closed the listening socket.
         while tokio::net::TcpStream::connect(addr).await.is_ok() {}
         let config = fixture.client_config(&[alpn], None);
         let silent = support::handshake(silent, "localhost", config).await.unwrap();

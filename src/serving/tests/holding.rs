@@ -22,6 +22,7 @@ async fn an_unfinished_handshake_is_cut_at_its_deadline() {
     };
     let server = fixture.serve(limits, answer_with(|_| Response::new(Body::empty())));
     let mut tcp = tokio::net::TcpStream::connect(server.addr()).await.unwrap();
+    // The beginning of a TLS record, so that it is not taken for plain HTTP.
     tcp.write_all(&[22, 3, 1]).await.unwrap();
     assert!(is_closed(&mut tcp).await);
     assert_eq!(server.handle.handshake_errors(), 1);
@@ -92,6 +93,7 @@ async fn oversized_heads_get_431() {
         let n = tls.read(&mut answer).await.unwrap();
         String::from_utf8_lossy(&answer[..n]).into_owned()
     };
+    // More fields than hyper allows by default.
     let groups: String = (0..500).map(|n| format!("X-Remote-Group: g{n}\r\n")).collect();
     let answer = send(format!("GET / HTTP/1.1\r\nHost: x\r\n{groups}\r\n")).await;
     assert!(
@@ -111,12 +113,13 @@ async fn oversized_heads_get_431() {
 }
 
 #[tokio::test]
-async fn a_peer_that_reads_nothing_is_cut() {
+async fn a_peer_that_does_not_read_is_cut() {
     let fixture = Fixture::new();
     let limits = Limits {
         write_stall: Duration::from_millis(80),
         ..Limits::default()
     };
+    // More than the socket buffers of both sides hold.
     let server = fixture.serve(limits, answer_with(|_| Response::new(Body::full(vec![0; 64 << 20]))));
     let mut deaf = fixture
         .connect(&server, "localhost", &["http/1.1"], None)
@@ -145,6 +148,7 @@ async fn a_peer_that_never_opens_its_window_is_cut() {
     );
     let tls = fixture.connect(&server, "localhost", &["h2"], None).await.unwrap();
     let (mut sender, connection) = support::http2(tls).await;
+    // Held but not read, so that its window stays closed.
     let _unread = sender.send_request(support::request("/")).await.unwrap();
     assert_eq!(server.handle.drain(Duration::from_secs(60)).await, Drained::Clean);
     drop(connection);
@@ -158,6 +162,7 @@ async fn a_slow_download_is_not_idle() {
         idle: Duration::from_secs(1),
         ..short()
     };
+    // At this pace the 16 windows of the body take longer than both limits together.
     let pause = (limits.idle + limits.close_grace) / 14;
     let server = fixture.serve(
         limits.clone(),

@@ -48,6 +48,7 @@ async fn streams_complete_in_any_order() {
         .map(|n| tokio::spawn(sender.send_request(support::request(&format!("/{n}")))))
         .collect();
     let never = asked.remove(0);
+    // Each handler subscribes when it is called, so now all of them wait.
     while called.receiver_count() < 80 {
         tokio::task::yield_now().await;
     }
@@ -80,6 +81,7 @@ async fn a_reset_drops_the_response_body() {
     let server = fixture.serve(
         Limits::default(),
         answer_with(move |_| {
+            // Moved into the body, and dropped with it.
             let tied = body.lock().take();
             let first = futures_util::stream::iter([Ok::<_, Infallible>(Frame::data("first".into()))]);
             let frames = first.chain(futures_util::stream::pending()).map(move |frame| {
@@ -126,6 +128,7 @@ async fn a_panic_ends_only_its_stream() {
     let server = fixture.serve(Limits::default(), Arc::new(Panics));
     let mut sender = client(&fixture, &server).await;
     assert!(sender.send_request(support::request("/at-once")).await.is_err());
+    // The panic may come before the head is sent, or after it.
     if let Ok(answer) = sender.send_request(support::request("/body")).await {
         assert!(answer.into_body().collect().await.is_err());
     }
@@ -143,6 +146,7 @@ async fn bodies_larger_than_the_windows_are_echoed_with_trailers() {
     let server = fixture.serve(limits, answer_with(|req| Response::new(req.into_body())));
     let tls = fixture.connect(&server, "localhost", &["h2"], None).await.unwrap();
     let (mut sender, connection) = hyper::client::conn::http2::Builder::new(TokioExecutor::new())
+        // Both windows are smaller than what the four streams send, so all of them are held up.
         .initial_stream_window_size(20 << 10)
         .initial_connection_window_size(70 << 10)
         .handshake(TokioIo::new(tls))
@@ -177,6 +181,7 @@ async fn a_client_that_leaves_pings_unanswered_is_cut() {
         ping_timeout: Duration::from_secs(2),
         ..Limits::default()
     };
+    // Longer than the timeout, so that the client has to answer pings in between.
     let server = fixture.serve(limits.clone(), support::answer_later(limits.ping_timeout * 2));
     let mut alive = client(&fixture, &server).await;
     let answer = alive.send_request(support::request("/")).await.unwrap();
@@ -185,6 +190,7 @@ async fn a_client_that_leaves_pings_unanswered_is_cut() {
 
     let (handler, gate) = support::answer_at_gate();
     let server = fixture.serve(limits, handler);
+    // Without an HTTP library, which would answer pings.
     let mut dead = fixture.connect(&server, "localhost", &["h2"], None).await.unwrap();
     dead.write_all(&opening(1)).await.unwrap();
     gate.entered(1).await;
@@ -221,6 +227,7 @@ async fn a_rapid_reset_flood_ends_the_connection() {
     let mut flood = fixture.connect(&server, "localhost", &["h2"], None).await.unwrap();
     flood.write_all(&opening(200)).await.unwrap();
     let mut said = Vec::new();
+    // The socket may be reset after the GOAWAY, because the server leaves frames unread.
     flood.read_to_end(&mut said).await.ok();
     let mut goaway = None;
     while let [a, b, c, kind, _, _, _, _, _, rest @ ..] = &said[..] {

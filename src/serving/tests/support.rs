@@ -317,6 +317,7 @@ impl Gate {
 #[async_trait]
 impl Handler for Gate {
     async fn handle(&self, _: Asked) -> Answer {
+        // Before `entered`, so that whoever has seen that can check `waiting` at once.
         self.0.waiting.send_modify(|n| *n += 1);
         let _waiting = Waiting(&self.0);
         self.0.entered.send_modify(|n| *n += 1);

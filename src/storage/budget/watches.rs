@@ -115,6 +115,7 @@ impl WatchRegistry {
     pub(super) fn admit(self: &Arc<Self>, user: &str, terms: usize, exempt: bool) -> Result<WatchPermit, TooMany> {
         let terms = terms.saturating_sub(USUAL_TERMS);
         let mut usage = self.lock();
+        // Shares the user's name with the map instead of allocating it per watch.
         let (user, own) = match usage.users.get_key_value(user) {
             Some((user, own)) => (Arc::clone(user), *own),
             None => (user.into(), Counts::default()),
@@ -131,6 +132,7 @@ impl WatchRegistry {
         if !exempt && terms > 0 && too_long {
             return Err(TooMany::Terms);
         }
+        // Counted although exempt: the limits protect memory, whoever uses it.
         usage.all.add(1, terms);
         usage.users.entry(Arc::clone(&user)).or_default().add(1, terms);
         Ok(WatchPermit {
@@ -173,6 +175,7 @@ impl WatchPermit {
         let (limit, bytes) = (self.registry.bounds.max_pinned_bytes, frame.len());
         let mut usage = self.registry.lock();
         let all = usage.all.bytes + bytes;
+        // Always present while the permit exists: it counts as a watch of this user.
         let own = usage.users.get_mut(&self.user)?;
         // A user that holds nothing is always allowed one frame, however large: a watch could not progress
         // otherwise.

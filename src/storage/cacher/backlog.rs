@@ -13,8 +13,11 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 /// Selected objects buffered per batch.
+// A poll hands out one item; the batch spares the search from the cursor per item.
 const BATCH: usize = 64;
 /// Most past changes read from the ring at once, under its lock.
+// Long enough to make the lock rare, short enough not to delay `apply`, which holds up all writers of the
+// resource.
 const MAX_READ: usize = 1024;
 
 /// Position of a watch before its live changes.
@@ -157,6 +160,7 @@ impl State {
             if self.cursor.is_some() {
                 return Next::Over;
             }
+            // A watch of a single object needs no scan; the cursor records that it has been looked up.
             self.cursor = Some(of.prefix.clone());
             let found = self.snapshot.get(&of.prefix).filter(|e| of.predicate.matches(e));
             return found.cloned().map_or(Next::Over, Next::Entry);
@@ -207,12 +211,15 @@ impl Replay {
             });
             // The ring has discarded the position: end the watch. The client resumes and gets 410 Gone.
             let Ok(events) = read else { return Next::Ended };
+            // Reading the events costs time even if none is selected.
             *steps = steps.saturating_sub(events.len());
             let last = events.last().map(|e| e.entry.revision);
             self.after = match last {
+                // A short read reached the end of the ring; everything up to `until` has been seen.
                 Some(last) if events.len() == MAX_READ => last,
                 _ => self.until,
             };
+            // The ring may already hold events after `until`, which the queue delivers as live ones.
             let wanted = |e: &Arc<Event>| e.entry.revision <= self.until && of.covers(&e.entry.key);
             self.batch.extend(events.into_iter().filter(wanted));
         }

@@ -92,6 +92,7 @@ pub struct WaitHistogram {
 impl Waits {
     /// Records a wait.
     pub fn observe(&self, took: Duration) {
+        // Waits above the last bound count only in `count`, as Prometheus' +Inf bucket.
         let at = WAIT_BUCKETS.partition_point(|bound| *bound < took.as_secs_f64());
         if let Some(bucket) = self.buckets.get(at) {
             bucket.add(1);

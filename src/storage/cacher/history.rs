@@ -144,6 +144,8 @@ impl History {
         Self {
             bounds,
             bytes,
+            // Events of before a restart count as new: their true age is unknown, and clients are about to
+            // resume from them.
             events: events.into_iter().map(|e| (now, e)).collect(),
             base,
             frames_dropped: base,
@@ -163,6 +165,7 @@ impl History {
         if self.since_checkpoint >= CHECKPOINT_EVERY {
             self.since_checkpoint = 0;
             self.checkpoint_bytes += checkpoint_weight(after);
+            // A checkpoint costs only the nodes that later changes replace.
             self.checkpoints.push_back(after.clone());
         }
     }
@@ -173,6 +176,7 @@ impl History {
         let b = self.bounds;
         let max_bytes = b.max_bytes.min(limits.bytes);
         let min_bytes = b.min_bytes.min(limits.min_bytes);
+        // Age of the newest event, not of the store: a busy resource keeps `burst_bytes`.
         let last_event = self.events.back().map(|(at, _)| *at);
         let burst_bytes = match last_event {
             Some(at) if now.saturating_duration_since(at) > b.burst_window => b.rest_bytes,
@@ -191,6 +195,7 @@ impl History {
             if !many && !old && !large {
                 break;
             }
+            // Watches and lists from before this revision now get 410 Gone.
             self.base = event.entry.revision;
             self.bytes = self.bytes.saturating_sub(weight(event));
             self.discarded_bytes += weight(event) as u64;
@@ -200,6 +205,8 @@ impl History {
             }
         }
         // The ring grows for bursts; memory is returned once it is mostly empty.
+        // Deques never shrink by themselves; the factor of 4 leaves room, so that the next burst does not
+        // reallocate at once.
         if self.events.capacity() > 1024 && self.events.len() < self.events.capacity() / 4 {
             self.events.shrink_to_fit();
         }
@@ -208,6 +215,8 @@ impl History {
         left = left.max(MIN_PINNED_BYTES);
         while let Some(pin) = self.pins.front() {
             let age = now.saturating_duration_since(pin.since);
+            // Pins are in order of creation and the bound is that of the oldest, so dropping from the front
+            // lowers it.
             let pinned = self.pinned();
             if age <= PIN_LIFETIME && pinned <= left && (pinned <= burst_bytes || age <= b.burst_window) {
                 break;
@@ -252,6 +261,7 @@ impl History {
 
     /// Keeps the snapshot of a list that will be continued.
     pub(crate) fn pin(&mut self, now: Instant, state: Snapshot) {
+        // Several clients page through the same revision; they share one pin.
         if self.pins.iter().any(|p| p.state.revision == state.revision) {
             return;
         }
@@ -261,6 +271,7 @@ impl History {
             state,
             counts: VecDeque::new(),
         });
+        // Oldest first: it keeps most alive and its client has had the longest time.
         if self.pins.len() > MAX_PINS {
             self.pins.pop_front();
         }
@@ -278,6 +289,7 @@ impl History {
         let Some(pin) = self.pins.iter_mut().find(|p| p.state.revision == revision) else {
             return;
         };
+        // A retried page would otherwise fill the list with copies.
         if pin.counts.iter().any(|c| *c.start == *start && *c.prefix == *prefix) {
             return;
         }
@@ -302,6 +314,7 @@ impl History {
     /// [`Error::Compacted`] with the oldest revision that is still available.
     pub(crate) fn after(&self, since: Revision, most: usize) -> Result<Vec<Arc<Event>>, Error> {
         if since < self.base {
+            // 410 Gone: the client lists again.
             return Err(Error::Compacted(self.base));
         }
         let first = self.events.partition_point(|(_, e)| e.entry.revision <= since);
@@ -314,6 +327,7 @@ impl History {
     /// [`Error::Compacted`] if events after `revision` have been discarded and no pin holds it.
     pub(crate) fn rewind(&self, revision: Revision, current: Snapshot) -> Result<Rewind, Error> {
         let to = revision;
+        // Pins first: one may outlive the ring.
         if let Some(pin) = self.pins.iter().find(|p| p.state.revision == revision) {
             return Ok(Rewind {
                 from: pin.state.clone(),

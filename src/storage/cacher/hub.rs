@@ -98,6 +98,8 @@ impl Subscriber {
     fn offer(&self, events: &[Arc<Event>], now: Instant, discarded_at: u64) -> Offer {
         let mut wanted = events
             .iter()
+            // Its snapshot or replay already contains older events; delivering one twice would look like a
+            // change.
             .filter(|e| e.entry.revision > self.after)
             .filter_map(|e| Some((e.seen_by(&self.scope.predicate)?, e)))
             .peekable();
@@ -113,8 +115,11 @@ impl Subscriber {
         let sleeps = q.changes.is_empty();
         for (kind, event) in wanted {
             if q.changes.len() >= self.full_at {
+                // The grace period starts with the first event that finds the queue full, not when the queue
+                // fills up: a reader that drains a burst in time is never at risk.
                 let since = *q.full_since.get_or_insert(now);
                 if now.saturating_duration_since(since) > FULL_QUEUE_GRACE || q.changes.len() >= HARD_LIMIT {
+                    // Events queued so far are still delivered; only then does the reader see the end.
                     q.ended = true;
                     self.ready.store(true, Ordering::Release);
                     return Offer::Terminated;
@@ -133,6 +138,7 @@ impl Subscriber {
             return Dequeued::Empty;
         }
         let mut q = self.queue.lock();
+        // Counted before the queue is looked at: an idle reader that polls an empty queue is not stalled.
         q.reads += 1;
         let Some(next) = q.changes.pop_front() else {
             return if q.ended { Dequeued::Ended } else { Dequeued::Empty };
@@ -143,8 +149,10 @@ impl Subscriber {
         }
         if q.changes.is_empty() {
             if q.changes.capacity() > RETAINED_CAPACITY {
+                // One burst must not leave every one of thousands of idle watches with a large buffer.
                 q.changes = VecDeque::new();
             }
+            // Under the queue's lock, so that it cannot overwrite the `true` of an event queued in between.
             self.ready.store(q.ended, Ordering::Release);
         }
         Dequeued::Some(next.change)
@@ -168,6 +176,7 @@ impl Subscriber {
             return false;
         };
         let since = match q.swept {
+            // No read since the last sweep: the stall continues.
             Some((then, since)) if then == reads => since,
             _ => now,
         };
@@ -176,10 +185,12 @@ impl Subscriber {
         if !is_stalled && discarded_bytes.saturating_sub(oldest) <= bounds.max_pinned_bytes as u64 {
             return false;
         }
+        // Released here and not when the reader notices: a stalled reader may never be polled again.
         *start = Backlog::Cancelled;
         q.changes = VecDeque::new();
         let was_ended = std::mem::replace(&mut q.ended, true);
         self.ready.store(true, Ordering::Release);
+        // Waking under the lock would let the reader block on it at once.
         drop(q);
         self.waker.wake();
         !was_ended
@@ -215,6 +226,7 @@ impl Subscriber {
 /// The key's namespace with its trailing slash; empty for cluster-scoped objects.
 fn namespace(event: &Arc<Event>) -> &str {
     let key = &*event.entry.key;
+    // Resource keys are `namespace/name` or `name`.
     key.find('/').map_or("", |i| &key[..=i])
 }
 
@@ -237,21 +249,42 @@ pub(super) struct Hub {
     closed: bool,
 }
 
-impl Hub {
-    fn group(&mut self, s: &Subscriber) -> &mut Group {
-        let scope = &s.scope;
+/// The group that a watcher belongs to, with its key where there are several.
+enum Place<'a> {
+    Scoped(&'a str),
+    ByIndex(&'a str),
+    Everything,
+    OtherPrefixes,
+}
+
+impl Place<'_> {
+    fn of(scope: &Scope) -> Place<'_> {
+        // Exactly one slash, at the end: `ns/`. Only such a prefix can be found by an event's namespace.
         let namespace = scope.prefix.find('/').is_some_and(|i| i + 1 == scope.prefix.len());
         if scope.single || namespace {
-            self.scoped.entry(scope.prefix.clone()).or_default()
+            Place::Scoped(&scope.prefix)
         } else if let Some(value) = scope.indexed_value() {
-            self.by_index.entry(value.into()).or_default()
+            Place::ByIndex(value)
         } else if scope.prefix.is_empty() {
-            &mut self.everything
+            Place::Everything
         } else {
-            &mut self.other_prefixes
+            Place::OtherPrefixes
         }
     }
+}
 
+/// Removes a watcher from its group, and a group without watchers: empty ones would grow the map with every key
+/// ever watched.
+fn remove_from(groups: &mut HashMap<Box<str>, Group>, key: &str, id: u64) {
+    if let Some(group) = groups.get_mut(key) {
+        group.remove(&id);
+        if group.is_empty() {
+            groups.remove(key);
+        }
+    }
+}
+
+impl Hub {
     /// Adds a watcher; `None` if the hub is closed.
     pub(crate) fn add(&mut self, s: Arc<Subscriber>) -> Option<u64> {
         if self.closed {
@@ -259,18 +292,23 @@ impl Hub {
         }
         self.next += 1;
         let id = self.next;
-        self.group(&s).insert(id, s.clone());
+        let group = match Place::of(&s.scope) {
+            Place::Scoped(key) => self.scoped.entry(key.into()).or_default(),
+            Place::ByIndex(value) => self.by_index.entry(value.into()).or_default(),
+            Place::Everything => &mut self.everything,
+            Place::OtherPrefixes => &mut self.other_prefixes,
+        };
+        group.insert(id, s.clone());
         Some(id)
     }
 
     pub(crate) fn remove(&mut self, id: u64, s: &Subscriber) {
-        let group = self.group(s);
-        group.remove(&id);
-        if group.is_empty() {
-            self.scoped.remove(&s.scope.prefix);
-            if let Some(value) = s.scope.indexed_value() {
-                self.by_index.remove(value);
-            }
+        // Only its own group: those of other kinds may have the same key.
+        match Place::of(&s.scope) {
+            Place::Scoped(key) => remove_from(&mut self.scoped, key, id),
+            Place::ByIndex(value) => remove_from(&mut self.by_index, value, id),
+            Place::Everything => drop(self.everything.remove(&id)),
+            Place::OtherPrefixes => drop(self.other_prefixes.remove(&id)),
         }
     }
 
@@ -290,11 +328,13 @@ impl Hub {
     /// The watchers that the events concern by their keys, each with the events to offer, in order. A watcher
     /// occurs once for each run of events that concern it.
     pub(crate) fn concerned(&self, events: &[Arc<Event>]) -> Vec<Concerned> {
+        // At least these are concerned.
         let mut concerned = Vec::with_capacity(self.everything.len());
         let mut add = |group: Option<&Group>, events: &Range<usize>| {
             let all = group.into_iter().flat_map(BTreeMap::values);
             concerned.extend(all.map(|s| (s.clone(), events.clone())));
         };
+        // One entry for the whole batch: each of them locks its queue once.
         add(Some(&self.everything), &(0..events.len()));
         if !self.scoped.is_empty() {
             // One offer per run of events in a namespace, so that each queue is locked once per run.
@@ -312,11 +352,13 @@ impl Hub {
                 // An object that moves between values concerns the watchers of both.
                 let now = event.entry.field(INDEXED);
                 let before = event.previous.as_ref().and_then(|e| e.field(INDEXED));
+                // At the old value the watcher sees a deletion, at the new one an addition.
                 for value in [now, before.filter(|b| now != Some(*b))].into_iter().flatten() {
                     add(self.by_index.get(value), &this);
                 }
             }
         }
+        // Last and linear: prefixes of this shape are rare.
         for (i, event) in events.iter().enumerate() {
             let covering = self
                 .other_prefixes
@@ -341,6 +383,7 @@ impl Hub {
     /// Ends all watches and refuses new ones.
     pub(crate) fn close(&mut self) {
         self.closed = true;
+        // The lock is held so that no watch can be added after it has looked.
         self.all().for_each(|s| s.end());
     }
 }
@@ -361,6 +404,7 @@ pub(super) fn offer(
         let outcome = subscriber.offer(&events[range], now, discarded_at);
         if outcome != Offer::Nothing {
             terminated += u64::from(outcome == Offer::Terminated);
+            // Terminated watches are woken, too, to deliver the end.
             wake.push(subscriber);
         }
     }

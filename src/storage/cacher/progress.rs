@@ -42,7 +42,10 @@ impl Progress {
 
     /// Records that all cachers have applied everything up to `revision`. Never moves backwards.
     pub fn set_applied(&self, revision: Revision) {
+        // Release, with the acquire in `applied`: whoever reads the revision also sees the snapshots stored
+        // before it.
         self.applied.fetch_max(revision.0, Ordering::AcqRel);
+        // Readers that lag see only the newest value, which is all they need; no queue can fill up.
         self.changed.send_if_modified(|r| {
             let newer = revision.0 > *r;
             *r = (*r).max(revision.0);
@@ -63,10 +66,13 @@ impl Progress {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn wait_for(&self, requested: Revision) -> Result<(), Error> {
+        // The common case subscribes to nothing and allocates nothing.
         if self.applied() >= requested {
             return Ok(());
         }
         let mut changed = self.changed.subscribe();
+        // `wait_for` looks at the current value first, so a change between the check above and the
+        // subscription is not missed.
         let reached = tokio::time::timeout(self.freshness_wait, changed.wait_for(|r| *r >= requested.0)).await;
         match reached {
             Ok(Ok(_)) => Ok(()),

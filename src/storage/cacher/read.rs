@@ -37,6 +37,7 @@ impl Cacher {
     /// # Cancel safety
     /// Cancel safe; a dropped wait is not recorded.
     pub async fn wait_for(&self, revision: Revision) -> Result<(), Error> {
+        // Not observed: only actual waits belong into the histogram.
         if self.progress.applied() >= revision {
             return Ok(());
         }
@@ -75,6 +76,7 @@ impl Cacher {
             }
         };
         let Some(revision) = exact else {
+            // Again after the wait, during which the cache may have been stopped.
             self.check_serving()?;
             let (state, revision) = self.current();
             return Ok((state, revision, true));
@@ -83,7 +85,10 @@ impl Cacher {
         // The rewind is prepared under the lock and run without it: undoing events takes time.
         let rewind = {
             let history = self.history.lock();
+            // Under the history's lock, so that the snapshot and the ring are of the same revision.
             let current = self.snapshot();
+            // No change of this resource between the two revisions: the current state is that of the
+            // requested one.
             if current.revision <= revision {
                 return Ok((current, revision, true));
             }
@@ -128,9 +133,11 @@ impl Cacher {
             None => Bound::Unbounded,
         };
         let mut entries = Vec::new();
+        // One allocation of the right size for the common full list, which may return 100 000 entries.
         if everything && options.prefix.is_empty() && options.token.is_none() {
             entries.reserve_exact(state.len().min(limit));
         }
+        // The iterator goes on after the page, to look for one more object and to count the rest.
         let mut scan = state.candidates(&options.predicate, &options.prefix, from);
         let mut fetched = 0;
         while entries.len() < limit
@@ -158,6 +165,7 @@ impl Cacher {
             remaining: None,
         };
         if more > 0 {
+            // A selector makes counting as expensive as the list; upstream leaves the count out then, too.
             if everything {
                 let known = match &options.token {
                     None if options.prefix.is_empty() => Some(state.len()),
@@ -168,13 +176,17 @@ impl Cacher {
                 };
                 listing.remaining = Some(match known {
                     Some(from_here) => from_here.saturating_sub(listing.entries.len()),
+                    // Counted once per paged list: counting for every page would make paging through n
+                    // objects quadratic.
                     None => more + scan.count(),
                 });
             }
             listing.next = listing.entries.last().map(|last| ContinueToken {
                 revision: Some(revision),
+                // The NUL makes it the smallest key after the last one, as in upstream's continue tokens.
                 start: format!("{}\0", last.key),
             });
+            // States from a rewind come from a pin, or from the ring, which still holds them.
             if is_current {
                 // The next page will request this revision, possibly after the ring has discarded it.
                 let pinned = state.at(revision);
@@ -196,6 +208,7 @@ impl Cacher {
     /// # Errors
     /// The same as there.
     pub async fn watch(self: &Arc<Self>, options: WatchOptions) -> Result<Box<dyn Watch>, Error> {
+        // A watch without initial events need not wait: events up to its start are replayed or queued.
         self.wait_fresh(options.initial.unwrap_or(MinRevision::Any)).await?;
         let watch = self.subscribe(options, None)?;
         Ok(Box::new(watch.ok_or(Error::NotReady(1))?))
@@ -242,13 +255,20 @@ impl Cacher {
             // Upstream: resourceVersion "0" without initial events starts at the cache's current state.
             (None, None | Some(Revision(0))) => (Backlog::Over, seen, revision),
             (None, Some(since)) => {
+                // Only the error matters: whether the ring still covers `since`. Reading happens lazily, page
+                // by page.
                 history.after(since, 0)?;
+                // The queue takes over where the replay ends; a future `since` skips the live events before
+                // it.
                 (Backlog::replay(since, seen, discarded_at), since.max(seen), since)
             }
         };
         let subscriber = Arc::new(Subscriber::new(scope, after, QUEUE));
         let has_state = matches!(begin, Backlog::State(_));
+        // Before the hub knows the watcher, so a sweep never finds it without its backlog.
         *subscriber.start.lock() = begin;
+        // Still under the history's lock: an event applied after `seen` is dispatched after this, and not
+        // lost.
         let id = {
             let mut hub = self.hub.lock();
             hub.add(subscriber.clone()).ok_or(Error::NotReady(1))?

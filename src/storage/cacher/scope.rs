@@ -21,6 +21,7 @@ impl Scope {
     pub(super) fn new(prefix: &str, single: bool, predicate: Predicate) -> Self {
         // Found out once: a search of a long selector would take its time under the hub's lock.
         let indexed = predicate.requires(INDEXED);
+        // Other scopes are found by key already, which is narrower.
         let indexed = indexed.filter(|value| prefix.is_empty() && !single && !value.is_empty());
         Self {
             prefix: prefix.into(),

@@ -14,6 +14,7 @@ use std::sync::Arc;
 #[derive(Clone)]
 struct Slot(Arc<Entry>);
 
+// Lookups by key need no entry.
 impl Borrow<str> for Slot {
     fn borrow(&self) -> &str {
         &self.0.key
@@ -54,6 +55,7 @@ pub struct Snapshot {
     entries: OrdSet<Slot>,
     /// Entries by the value of the indexed field. Objects without the field are not in the index.
     index: OrdMap<Str, OrdSet<Slot>>,
+    // An owned empty set, so that `candidates` can return a reference in any case.
     nothing: OrdSet<Slot>,
     /// Memory footprint of the objects, in bytes.
     bytes: usize,
@@ -136,6 +138,7 @@ impl Snapshot {
     }
 
     fn set(&mut self, key: &str, now: Option<&Arc<Entry>>) {
+        // `OrdSet::insert` replaces an equal element and returns the old one, unlike the sets of std.
         let was = match now {
             Some(entry) => self.entries.insert(Slot(entry.clone())),
             None => self.entries.remove(key),
@@ -145,11 +148,13 @@ impl Snapshot {
         self.bytes = self.bytes.saturating_sub(was.as_ref().map_or(0, |s| size(&s.0)));
         let value = now.and_then(|e| indexed(e));
         let before = was.as_ref().and_then(|s| indexed(&s.0));
+        // Unchanged values are overwritten below; removing them first would copy the nodes twice.
         if let Some(before) = before.filter(|b| value != Some(*b))
             && let Some(of) = self.index.get_mut(before)
         {
             of.remove(key);
             if of.is_empty() {
+                // Nodes come and go in a large cluster; empty sets would stay for ever.
                 self.index.remove(before);
             }
         }
@@ -179,11 +184,13 @@ impl Snapshot {
 
 fn range<'a>(of: &'a OrdSet<Slot>, prefix: &'a str, from: Bound<&'a str>) -> impl Iterator<Item = &'a Arc<Entry>> + 'a {
     let from = match from {
+        // A start before the prefix begins at the prefix; one after it, at itself.
         Bound::Included(key) | Bound::Excluded(key) if key < prefix => Bound::Included(prefix),
         Bound::Unbounded => Bound::Included(prefix),
         given => given,
     };
     of.range::<_, str>((from, Bound::Unbounded))
         .map(|s| &s.0)
+        // Keys with the prefix are adjacent.
         .take_while(move |e| e.key.starts_with(prefix))
 }

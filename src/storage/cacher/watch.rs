@@ -72,6 +72,7 @@ impl Bookmarks {
         let now = Instant::now();
         match until {
             None => Some(now + BOOKMARK_EVERY),
+            // Too late for another one before the end.
             Some(end) if end <= now + BEFORE_END => None,
             Some(end) => Some((now + BOOKMARK_EVERY).min(end - BEFORE_END)),
         }
@@ -108,6 +109,7 @@ impl CacheWatch {
     fn pull(&mut self) -> Pulled {
         if !self.is_live {
             let (s, cacher, steps) = (&self.subscriber, &self.cacher, &mut self.steps);
+            // The history is locked only if the replay needs its next batch.
             let next = (s.start.lock()).next(&s.scope, steps, |read| read(&cacher.history.lock()));
             match next {
                 Next::Entry(entry) => return Pulled::Item(WatchItem::Initial(entry)),
@@ -117,6 +119,7 @@ impl CacheWatch {
                 Next::Over => self.is_live = true,
             }
         }
+        // Between the initial state and the first live event, as `sendInitialEvents` promises.
         if let Some(revision) = self.initial_end.take() {
             return Pulled::Item(WatchItem::Bookmark {
                 revision,
@@ -155,6 +158,7 @@ impl CacheWatch {
         // Changes of a batch may arrive before the whole batch counts as dispatched: a bookmark must not go
         // back behind them.
         let revision = reached.max(self.handed_out);
+        // No news since the start would tell the client nothing.
         (revision > self.start).then_some(WatchItem::Bookmark {
             revision,
             initial_end: false,
@@ -171,11 +175,14 @@ impl Watch for CacheWatch {
                 Pulled::Item(item) => return Poll::Ready(Some(item)),
                 Pulled::Ended => return Poll::Ready(None),
                 Pulled::Later => {
+                    // Yields instead of going on: a selector over a huge state must not monopolise a worker.
                     cx.waker().wake_by_ref();
                     return Poll::Pending;
                 }
                 Pulled::Nothing => {}
             }
+            // Registered before the second look: an event queued between the first look and the registration
+            // would wake nobody.
             self.subscriber.register(cx.waker());
             if self.subscriber.is_ready() {
                 continue;
@@ -183,6 +190,8 @@ impl Watch for CacheWatch {
             let Some(b) = &mut self.bookmarks else {
                 return Poll::Pending;
             };
+            // Polled only if nothing is queued: events make bookmarks unnecessary, and the timer is
+            // registered with the waker.
             if b.timer.as_mut().poll(cx).is_pending() {
                 return Poll::Pending;
             }
@@ -200,6 +209,7 @@ impl Watch for CacheWatch {
 
 impl Drop for CacheWatch {
     fn drop(&mut self) {
+        // The hub holds an `Arc` of the subscriber, so it would live on.
         self.cacher.unsubscribe(self.id, &self.subscriber);
     }
 }

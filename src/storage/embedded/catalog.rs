@@ -39,10 +39,14 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
+    // `own` is the key without the prefix, as the cacher uses it.
     fn entry(&mut self, own: &str, revision: u64, value: &Bytes) -> Option<Arc<Entry>> {
         let key = || format!("{}{own}", self.config.prefix);
         let opened = match self.transform {
+            // Plain value, no transform: parsed in place, without a copy.
             None if !value.starts_with(ENCRYPTED) => Ok(None),
+            // Encrypted at some time, but no encryption is configured now: opening fails with the error that
+            // names the cause.
             None => Plain.open("", value.clone()).map(Some),
             Some(transform) => transform.open(&key(), value.clone()).map(Some),
         };
@@ -53,6 +57,7 @@ impl Reader<'_> {
                 entry.stale = opened.stale;
                 entry
             }
+            // Reported once per resource; with a lost key every object would log the same line.
             Err(source) => {
                 if self.broken.is_none() {
                     let error = Error::Unreadable {
@@ -74,6 +79,7 @@ impl Catalog {
     pub(crate) fn new(contents: &mut Contents) -> Self {
         let mut history: BTreeMap<String, Vec<RawEvent>> = BTreeMap::new();
         for (key, event) in std::mem::take(&mut contents.events) {
+            // Events arrive in order of revision, so each key's list is in order, too.
             history.entry(key).or_default().push(event);
         }
         Self {
@@ -121,11 +127,15 @@ impl Catalog {
         for (key, raw) in take_prefix(&mut self.unserved, prefix) {
             let own = &key[prefix.len()..];
             let Some(entry) = reader.entry(own, raw.revision, &raw.value) else {
+                // Kept for the next release and load; dropping it would turn an unreadable object into a
+                // deleted one.
                 self.unserved.insert(key, raw);
                 continue;
             };
             expiring.extend(raw.expires.map(|at| (at, entry.key.clone(), entry.revision)));
             objects.push(entry.clone());
+            // Only objects with a change in the history can be shared; the map would otherwise hold every
+            // object.
             if history.contains_key(&key) {
                 entries.insert((key, raw.revision), entry);
             }
@@ -152,6 +162,7 @@ impl Catalog {
                         Some(entry) => entry,
                         None => continue,
                     },
+                    // As upstream, a deletion event carries the last state at the revision of the deletion.
                     (None, Some(previous)) => Arc::new(previous.at_revision(Revision(write.revision))),
                     // A deletion always has a previous state.
                     (None, None) => continue,
@@ -160,8 +171,11 @@ impl Catalog {
                 events.push(Arc::new(Event::new(after, previous, deleted)));
             }
         }
+        // They were grouped by key; the history needs them in order of revision.
         events.sort_by_key(|e| e.entry.revision);
         let newest = |e: &Arc<Event>| e.entry.revision;
+        // The state's revision is that of the resource's own newest change, deletions included, and not the
+        // store's.
         let revision = objects
             .iter()
             .map(|e| e.revision)
@@ -169,6 +183,8 @@ impl Catalog {
             .max();
         let initial = Initial {
             state: Snapshot::new(objects, revision.unwrap_or_default()),
+            // A released resource has lost the events between `base` and its release; a watch from there must
+            // get 410 Gone.
             base: self.released.get(prefix).copied().unwrap_or(self.base),
             events,
         };
@@ -193,6 +209,7 @@ impl Catalog {
 
     /// Returns the objects of a released resource to the unserved ones. Its history is dropped.
     pub(crate) fn give_back(&mut self, now: Revision, resource: &Arc<ResourceStore>, expires: &HashMap<Box<str>, i64>) {
+        // Sealed again instead of kept from before: the cache holds the plain JSON only.
         for e in resource.cacher.snapshot().scan("", Bound::Unbounded) {
             let value = match resource.seal(&e.key, e.unversioned().into()) {
                 Ok(value) => value,
@@ -210,6 +227,7 @@ impl Catalog {
             self.unserved.insert(format!("{}{}", resource.prefix, e.key), raw);
         }
         self.resources.remove(&resource.prefix);
+        // Watches from before this revision can no longer be served, because the events went with the cacher.
         self.released.insert(resource.prefix.clone(), now);
     }
 }

@@ -19,6 +19,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::oneshot;
 
 /// Maximum number of client writes per transaction.
+// Large enough to make the fsync cheap per write, small enough that a waiting write is not delayed by a
+// second batch's worth of work.
 const BATCH: usize = 1024;
 /// Bytes of values after which a transaction takes no more writes.
 const BATCH_BYTES: usize = 1 << 20;
@@ -97,6 +99,7 @@ pub(super) struct Committer {
     marks: VecDeque<(u64, i64)>,
     /// By expiry time in milliseconds, then by order of arrival.
     expiring: BTreeMap<(i64, u64), Expiring>,
+    // The counter keeps two objects that expire in the same millisecond apart.
     expiring_next: u64,
     compact_to: u64,
     written: usize,
@@ -118,6 +121,8 @@ fn now() -> i64 {
 impl Batch {
     fn current(&self, resource: &Arc<ResourceStore>, key: &str) -> Option<Arc<Entry>> {
         if !self.overlay.is_empty() {
+            // The address is a valid identity: `events` holds an `Arc` of each resource in the overlay, so
+            // none is freed and reused meanwhile.
             let id = (Arc::as_ptr(resource) as usize, Box::from(key));
             if let Some(pending) = self.overlay.get(&id) {
                 return pending.clone();
@@ -147,17 +152,23 @@ impl Batch {
             | Action::Delete { unchanged: r } => current.as_ref().is_some_and(|e| e.revision == *r),
         };
         if !holds {
+            // The conflict carries the current state, so that the caller's retry needs no read of its own.
             self.answers.extend(reply.map(|to| (to, Err(Error::Conflict(current)))));
             return false;
         }
+        // Without a reply it is one of the store's own expiries. If the transaction fails nobody else retries
+        // it.
         if let (None, Action::Delete { unchanged }) = (&reply, &action) {
             self.retry_expiry
                 .push((now() + 1000, resource.clone(), key.clone(), *unchanged));
         }
+        // Rows hold full keys; the cacher's are relative to the resource's prefix.
         let full_key = format!("{}{key}", resource.prefix);
         let prev = current.as_ref().map_or(0, |e| e.revision.0);
         let (entry, value, expires, deleted) = match (action, &current) {
             (Action::Put { draft, stored, ttl, .. }, _) => {
+                // Saturating: a lease may be as long as its caller likes, and an overflow would expire the
+                // object at once.
                 let expires = ttl.map(|s| now().saturating_add_unsigned(s.saturating_mul(1000)));
                 (draft.into_entry(&key, Revision(revision)), Some(stored), expires, false)
             }
@@ -168,6 +179,7 @@ impl Batch {
         let entry = Arc::new(entry);
         self.objects += i64::from(!deleted) - i64::from(current.is_some());
         if let Some(was) = &current {
+            // The entry carries its resource version in the JSON, the stored value does not.
             self.packed -= space::packed(full_key.len(), was.json.len() - was.version_span.1 as usize).cast_signed();
         }
         if let Some(now) = &value {
@@ -183,8 +195,11 @@ impl Batch {
         self.expiries
             .extend(expires.map(|at| (at, resource.clone(), key.clone(), Revision(revision))));
         let id = Arc::as_ptr(&resource) as usize;
+        // Inserted even for a deletion (as `None`), which must hide the snapshot's entry from later writes of
+        // this batch.
         self.overlay.insert((id, key), (!deleted).then(|| entry.clone()));
         let event = Arc::new(Event::new(entry.clone(), current, deleted));
+        // Linear: a batch rarely touches more than a handful of resources.
         match self.events.iter_mut().find(|(r, _)| Arc::ptr_eq(r, &resource)) {
             Some((_, events)) => events.push(event),
             None => self.events.push((resource, vec![event])),
@@ -226,6 +241,8 @@ impl Committer {
     /// Runs until it receives a shutdown command or all senders are gone.
     pub(crate) fn run(mut self) {
         loop {
+            // One blocking receive, then whatever has arrived meanwhile: group commit without a timer. Under
+            // load the batch grows by itself to what came in during the last fsync.
             let mut writes = Vec::new();
             let mut bytes = 0;
             let mut ending = match self.queue.recv_timeout(self.next_timeout()) {
@@ -263,6 +280,8 @@ impl Committer {
     fn handle(&mut self, command: Command, writes: &mut Vec<Write>, bytes: &mut usize) -> bool {
         match command {
             Command::Write(write) => {
+                // Returned when a write leaves the queue, not when it is committed: the next batch may fill
+                // while this one is synced. A batch is itself bounded.
                 self.shared.permits.add_permits(write.permits as usize);
                 if let Action::Put { stored, .. } = &write.action {
                     *bytes += stored.len();
@@ -276,6 +295,7 @@ impl Committer {
             }
             Command::Release(resource, done) => {
                 // Writes queued before the release must be committed first.
+                // The batch's byte count is not reset; that ends the batch early, which is harmless.
                 self.commit(std::mem::take(writes));
                 self.release(&resource);
                 // The channel has room for one message; the receiver may have gone.
@@ -288,6 +308,7 @@ impl Committer {
 
     fn release(&mut self, resource: &Arc<ResourceStore>) {
         resource.cacher.stop();
+        // Read before they are dropped: the expiry times are needed when the resource is served again.
         let expires: HashMap<Box<str>, i64> = self
             .expiring
             .iter()
@@ -315,6 +336,7 @@ impl Committer {
             && first.key().0 <= now
         {
             let (resource, key, unchanged) = first.remove();
+            // Conditional on the revision: an object written again since has a new expiry or none.
             let action = Action::Delete { unchanged };
             writes.push(Write {
                 resource,
@@ -331,9 +353,12 @@ impl Committer {
             return;
         }
         let mut batch = Batch::default();
+        // Revisions are numbered in a local variable, so that a failed transaction consumes none.
         let mut revision = self.revision;
+        // Read once: the flag changes only on this thread.
         let full = self.shared.full.load(Ordering::Acquire);
         for write in writes {
+            // Checked again here: the state may have changed while the write was queued.
             let refusal = match self.shared.failed.get() {
                 Some(why) => Some(Error::Failed(why.clone())),
                 None if write.resource.is_released() => Some(Error::NotReady(1)),
@@ -350,6 +375,8 @@ impl Committer {
             let objects = self.objects.saturating_add_signed(batch.objects);
             let started = Instant::now();
             if let Err(e) = self.disk.commit(&batch.rows, objects) {
+                // Answers of refused writes are replaced as well: a conflict may be due to a write of this
+                // very transaction, which has not happened.
                 let why = self.fail(&e);
                 for (at, resource, key, unchanged) in batch.retry_expiry {
                     self.expire_at(at, resource, key, unchanged);
@@ -385,6 +412,7 @@ impl Committer {
             // The client may have stopped waiting.
             let _ = to.send(answer);
         }
+        // Watchers last, because waking many of them takes long and the writers need not wait for it.
         for (resource, events) in &events {
             resource.cacher.dispatch(events);
         }
@@ -405,18 +433,21 @@ impl Committer {
             return Unavailable::DiskFull.to_string();
         }
         let why = format!("the store can no longer be written: {e}");
+        // One line: every later write repeats only the stored reason.
         tracing::error!(error = %e, "storage failed; writes are refused until a restart");
         self.shared.failed.get_or_init(|| why).clone()
     }
 
     /// Refuses all commands still queued (their writes were never acknowledged) and closes the file.
     fn finish(self) {
+        // Closed first: a writer that waits for permits gets an error instead of waiting for ever.
         self.shared.permits.close();
         while let Ok(command) = self.queue.try_recv() {
             if let Command::Write(Write { reply: Some(to), .. }) = command {
                 let _ = to.send(Err(Error::NotReady(1)));
             }
         }
+        // The first failure has been logged; an orderly close would report it again.
         if self.shared.failed.get().is_some() {
             return;
         }

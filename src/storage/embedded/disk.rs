@@ -32,6 +32,21 @@ pub(super) use reading::{Contents, Raw, RawEvent};
 /// Pages in the write-ahead log at which SQLite checkpoints during a commit: 8 MiB.
 const CHECKPOINT_PAGES: i64 = 2048;
 
+/// The file in which a restore keeps the new store while it moves the old one away.
+pub(super) const RESTORED: &str = "store.db.restored";
+
+/// Refuses a directory in which a restore was interrupted while it moved the old store's files away: whatever is
+/// left of them would open as an old or an empty store.
+///
+/// # Errors
+/// [`OpenError::HalfRestored`]
+pub(super) fn refuse_half_restored(dir: &Path) -> Result<(), OpenError> {
+    match dir.join(RESTORED).exists() {
+        true => Err(OpenError::HalfRestored { dir: dir.to_path_buf() }),
+        false => Ok(()),
+    }
+}
+
 /// A write in its stored form.
 pub(super) struct Row {
     pub revision: u64,
@@ -68,9 +83,12 @@ impl Disk {
     /// Opens or creates `store.db` in the directory, which the caller has locked.
     ///
     /// # Errors
-    /// [`OpenError::Damaged`], [`OpenError::Version`], [`OpenError::Sqlite`], [`OpenError::Io`].
+    /// [`OpenError::Damaged`], [`OpenError::Version`], [`OpenError::Sqlite`], [`OpenError::Io`],
+    /// [`OpenError::HalfRestored`].
     pub(crate) fn open(dir: &Path, max_bytes: Option<u64>) -> Result<Self, OpenError> {
+        refuse_half_restored(dir)?;
         let path = dir.join("store.db");
+        // Before SQLite opens it, because opening recovers the log and destroys the evidence.
         let checked = wal::check(&path).map_err(|source| OpenError::Io {
             path: path.with_extension("db-wal"),
             source,
@@ -87,8 +105,9 @@ impl Disk {
             }
             Ok(_) => {}
             Err(e) if e.kind() == ErrorKind::NotFound => {
+                // SQLite would delete an orphaned log silently, and with it acknowledged writes.
                 if path.with_extension("db-wal").exists() {
-                    return Err(OpenError::damaged(&path, "only its write-ahead log is there"));
+                    return Err(OpenError::damaged(&path, "only its write-ahead log exists"));
                 }
                 Self::make(dir, &path)?;
             }
@@ -106,6 +125,7 @@ impl Disk {
             path: path.to_path_buf(),
             source,
         };
+        // Left by a start that was interrupted while it created the store.
         for leftover in ["store.new", "store.new-wal", "store.new-shm"].map(|f| dir.join(f)) {
             match std::fs::remove_file(&leftover) {
                 Err(e) if e.kind() != ErrorKind::NotFound => return Err(io(&leftover, e)),
@@ -115,9 +135,11 @@ impl Disk {
         let mut disk = Self::connect(&new)?;
         disk.prepare(Durability::AtClose, None)?;
         disk.close().map_err(|e| OpenError::sqlite(&new, e))?;
+        // `synchronous` is off while it is built, so nothing has been synced before.
         let synced = std::fs::File::open(&new).and_then(|f| f.sync_all());
         synced.map_err(|e| io(&new, e))?;
         std::fs::rename(&new, path).map_err(|e| io(path, e))?;
+        // The rename itself is durable only once the directory is synced.
         let synced = std::fs::File::open(dir).and_then(|d| d.sync_all());
         synced.map_err(|e| io(dir, e))
     }
@@ -135,6 +157,7 @@ impl Disk {
                 path: path.to_path_buf(),
                 source,
             })?;
+        // No mutex: only one thread at a time uses the connection.
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let db = Connection::open_with_flags(path, flags).map_err(|e| OpenError::sqlite(path, e))?;
         Ok(Self {
@@ -169,6 +192,8 @@ impl Disk {
         let db = &self.db;
         db.set_prepared_statement_cache_capacity(32);
         let synchronous = match durability {
+            // In WAL mode only FULL syncs the log at every commit; NORMAL would lose acknowledged writes on a
+            // power failure.
             Durability::EachCommit => "FULL",
             Durability::AtClose => "OFF",
         };
@@ -184,9 +209,11 @@ impl Disk {
         db.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))
             .map_err(sql)?;
         db.pragma_update(None, "temp_store", "MEMORY").map_err(sql)?;
+        // Negative means KiB: 8 MiB, for compaction only; reads are served by the cachers.
         db.pragma_update(None, "cache_size", -8192).map_err(sql)?;
         db.pragma_update_and_check(None, "wal_autocheckpoint", CHECKPOINT_PAGES, |_| Ok(()))
             .map_err(sql)?;
+        // A burst can grow the log; it is truncated to this size at the next checkpoint that resets it.
         db.pragma_update_and_check(None, "journal_size_limit", 64 << 20, |_| Ok(()))
             .map_err(sql)?;
         if let Some(bytes) = max_bytes {
@@ -194,14 +221,16 @@ impl Disk {
             db.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(()))
                 .map_err(sql)?;
         }
+        // Both numbers are 0 in a new file, but also in a database of another program.
         if (application, format) == (0, 0) {
             let tables: i64 = db
                 .query_row("SELECT count(*) FROM sqlite_schema", [], |r| r.get(0))
                 .map_err(sql)?;
             if tables > 0 {
-                return Err(OpenError::damaged(&self.path, "it is a database of something else"));
+                return Err(OpenError::damaged(&self.path, "it is a database of another program"));
             }
             let sum = Self::meta_sum(1, 0, 0);
+            // One transaction, so that a crash leaves a file with both numbers still 0 and no tables.
             let create = format!(
                 "BEGIN; {SCHEMA} INSERT INTO meta VALUES (1, 1, 0, 0, {sum}); PRAGMA application_id = {APPLICATION};
                  PRAGMA user_version = {FORMAT}; COMMIT;"
@@ -209,7 +238,7 @@ impl Disk {
             return db.execute_batch(&create).map_err(sql);
         }
         if application != APPLICATION {
-            return Err(OpenError::damaged(&self.path, "it is a database of something else"));
+            return Err(OpenError::damaged(&self.path, "it is a database of another program"));
         }
         if format == 1 {
             tracing::info!(path = %self.path.display(), "upgrading the store to format {FORMAT}");
@@ -231,6 +260,7 @@ impl Disk {
     /// # Errors
     /// Any SQLite error; unless it is a full disk, the file must not be written again.
     pub(crate) fn commit(&mut self, rows: &[Row], objects: u64) -> rusqlite::Result<()> {
+        // `rows` is in order of revision, so the last row has the newest one.
         let Some(last) = rows.last() else {
             return Ok(());
         };
@@ -257,6 +287,8 @@ impl Disk {
                 .execute(params![last.revision.cast_signed(), objects.cast_signed(), sum])?;
         }
         tx.commit()?;
+        // Simulates an fsync that fails after the data was handed over: the caller must treat the transaction
+        // as lost although it may be on disk.
         self.inject_fault(Step::Sync)?;
         (self.revision, self.objects) = (last.revision, objects);
         Ok(())

@@ -18,6 +18,11 @@ pub enum OpenError {
         /// The directory that was searched.
         dir: PathBuf,
     },
+    /// A restore into the directory was interrupted.
+    HalfRestored {
+        /// The store's directory.
+        dir: PathBuf,
+    },
     /// The file to create exists already.
     Exists {
         /// The existing file.
@@ -74,6 +79,8 @@ impl OpenError {
 
     /// Converts the error to one about a backup file.
     pub(super) fn of_backup(self, path: &Path) -> Self {
+        // The path inside the error is that of a temporary copy or of the backup itself; the operator is told
+        // about the backup once.
         let why = match self {
             Self::Damaged { why, .. } => why,
             Self::Io { source, .. } => source.to_string(),
@@ -111,6 +118,12 @@ impl fmt::Display for OpenError {
                 write!(f, "the store in {} is in use by another process", dir.display())
             }
             Self::Missing { dir } => write!(f, "there is no store in {}", dir.display()),
+            Self::HalfRestored { dir } => write!(
+                f,
+                "the restore of the store in {dir} was interrupted. Repeat `torana store restore --data-dir={dir} \
+                 --from=FILE`; the old store's files are in store.db* and in the newest store.db.before-*",
+                dir = dir.display()
+            ),
             Self::Exists { path } => write!(f, "{} is there already and is not overwritten", path.display()),
             Self::Backup { path, why } => write!(
                 f,
@@ -127,7 +140,7 @@ impl fmt::Display for OpenError {
             ),
             Self::Version { path, found, known } => write!(
                 f,
-                "the store {} has format {found}, this program knows format {known}",
+                "the store {} has format {found}, this program supports format {known}",
                 path.display()
             ),
             Self::Sqlite { path, source } if source.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull) => {

@@ -33,6 +33,7 @@ pub trait Faults: Debug + Send + Sync {
 
 impl Fault {
     pub(super) fn error(self) -> rusqlite::Error {
+        // The codes and messages SQLite itself reports, so that callers classify them as they do real faults.
         let (code, text) = match self {
             Self::Full => (ffi::SQLITE_FULL, "database or disk is full"),
             Self::Write => (ffi::SQLITE_IOERR_WRITE, "disk I/O error"),

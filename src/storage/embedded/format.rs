@@ -16,10 +16,12 @@ CREATE TABLE meta(id INTEGER PRIMARY KEY CHECK (id = 1), revision INTEGER NOT NU
 CREATE TABLE room(space BLOB);
 ";
 
+// 2^64 divided by the golden ratio: an odd constant that spreads bits well.
 const K: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Checksum of a write: detects corruption on disk before the data is served. Not cryptographic.
 pub(super) fn checksum(key: &str, revision: u64, prev: u64, value: Option<&[u8]>) -> i64 {
+    // A deletion (no value) must differ from an empty value.
     let size = value.map_or(u64::MAX, |v| v.len() as u64);
     let mut sum = revision.wrapping_mul(K) ^ prev.rotate_left(32).wrapping_mul(K) ^ size;
     let mut mix = |word: u64| sum = (sum ^ word).wrapping_mul(K).rotate_left(29);
@@ -28,8 +30,10 @@ pub(super) fn checksum(key: &str, revision: u64, prev: u64, value: Option<&[u8]>
         words.iter().for_each(|w| mix(u64::from_le_bytes(*w)));
         let mut last = [0; 8];
         last[..rest.len()].copy_from_slice(rest);
+        // The length of the rest is mixed in, or trailing zero bytes would not change the sum.
         mix(u64::from_le_bytes(last) ^ ((rest.len() as u64) << 56));
     }
+    // SQLite stores signed integers only.
     (sum ^ (sum >> 31)).cast_signed()
 }
 
@@ -50,6 +54,7 @@ pub(super) fn expiry_sum(revision: u64, expires: Option<i64>) -> Option<i64> {
 pub(super) fn upgrade(db: &mut Connection) -> rusqlite::Result<()> {
     let tx = db.transaction()?;
     {
+        // Collected first: updating a table while a statement iterates over it may visit rows twice.
         let all: Vec<i64> = tx
             .prepare("SELECT revision FROM log")?
             .query_map([], |r| r.get(0))?
@@ -64,6 +69,7 @@ pub(super) fn upgrade(db: &mut Connection) -> rusqlite::Result<()> {
             // Format 1 did not include the previous revision in the checksum.
             let was_whole = checksum(&key, revision_, 0, value.as_deref()) == old;
             let new = checksum(&key, revision_, prev, value.as_deref());
+            // Repairing the checksum of a damaged row would hide the damage for ever.
             write.execute(params![revision, if was_whole { new } else { !new }])?;
         }
         tx.execute_batch(
@@ -82,6 +88,7 @@ pub(super) fn upgrade(db: &mut Connection) -> rusqlite::Result<()> {
             Ok([r.get(0)?, r.get(1)?, r.get(2)?])
         })?;
         tx.execute("UPDATE meta SET sum = ?1", [checksum_of(&meta.map(i64::cast_unsigned))])?;
+        // In the same transaction: a crash leaves either format 1 or format 2, never a mixture.
         tx.pragma_update(None, "user_version", FORMAT)?;
     }
     tx.commit()

@@ -28,9 +28,11 @@ pub(super) struct Handle {
 
 impl Handle {
     async fn write(&self, key: &str, what: Operation, action: Action) -> Result<Arc<Entry>, Error> {
+        // Waiting for a permit counts as well, because the caller waits for it.
         let since = Instant::now();
         let span = spans::storage("sqlite", what, &self.resource.prefix);
         let outcome = self.shared.write(&self.resource, key, action).instrument(span).await;
+        // A conflict is an answer and not a failure of the store.
         let failed = matches!(outcome, Err(Error::Failed(_) | Error::NotReady(_)));
         self.metrics.operation_done(what, since.elapsed(), failed);
         outcome
@@ -46,6 +48,8 @@ impl Storage for Handle {
 
     async fn list(&self, options: ListOptions) -> Result<Listing, Error> {
         self.resource.check()?;
+        // Lists expire with the compacted revision although the ring may still have the state; watches are
+        // bounded by the ring.
         self.shared.compaction.check(&options)?;
         self.resource.cacher.list(options).await
     }
@@ -62,6 +66,8 @@ impl Storage for Handle {
         mut draft: Draft,
         ttl_seconds: Option<u64>,
     ) -> Result<Arc<Entry>, Error> {
+        // Checked before encryption, which adds a few bytes, so that the limit does not depend on the
+        // configuration.
         if draft.json.len() > MAX_OBJECT_BYTES {
             return Err(Error::TooLarge("etcdserver: request is too large".to_owned()));
         }
@@ -115,6 +121,7 @@ impl Storage for Handle {
 
     fn encoded_bytes(&self) -> Option<u64> {
         let state = self.resource.cacher.snapshot();
+        // Measured without decompressing: entries may be held compressed.
         Some(state.scan("", Bound::Unbounded).map(|e| e.json.len() as u64).sum())
     }
 

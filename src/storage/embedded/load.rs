@@ -13,6 +13,7 @@ use std::ops::Range;
 /// Builds the entry of a stored value.
 pub(super) fn entry(key: &str, revision: u64, value: &Bytes, config: &ResourceConfig) -> Entry {
     let found = Metadata::find(value).unwrap_or_default();
+    // Invalid JSON is not an error here: the bytes passed their checksum, so they are what was written.
     let labels = found.labels.and_then(|at| json::decode(&value[at]).ok());
     let labels = labels.as_ref().and_then(|l| l.as_object());
     let labels = labels.into_iter().flat_map(|m| m.iter());
@@ -21,6 +22,7 @@ pub(super) fn entry(key: &str, revision: u64, value: &Bytes, config: &ResourceCo
         .as_ref()
         .and_then(|extract| json::decode(value).ok().map(|tree| extract(&tree)));
     let mut fields: Vec<(Str, Str)> = fields.unwrap_or_default();
+    // As for new objects: a missing and an empty field select the same, and empty ones need not be stored.
     fields.retain(|(_, value)| !value.is_empty());
     fields.sort();
     let mut draft = Draft {
@@ -68,6 +70,7 @@ impl Metadata {
                 _ => {}
             }
         }
+        // The cursor is behind the closing brace.
         place.end(cursor.offset() - 1);
         found.version_at = place.found();
         Some(found)

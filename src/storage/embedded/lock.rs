@@ -36,6 +36,7 @@ impl DirectoryLock {
                 path: dir.to_path_buf(),
                 source,
             })?;
+        // Not truncated on open: another process may hold the lock, and its process id is in the file.
         let mut options = OpenOptions::new();
         let options = options.read(true).write(true).create(true).truncate(false).mode(0o600);
         let mut file = options.open(&path).map_err(io)?;
@@ -52,6 +53,7 @@ impl DirectoryLock {
             }
             Err(TryLockError::Error(source)) => return Err(io(source)),
         }
+        // Truncated only under the lock.
         file.set_len(0).map_err(io)?;
         file.seek(SeekFrom::Start(0)).map_err(io)?;
         writeln!(file, "{}", std::process::id()).map_err(io)?;

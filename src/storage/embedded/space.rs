@@ -20,6 +20,7 @@ pub(super) fn packed(key: usize, value: usize) -> u64 {
 
 /// True if the pages in use exceed what objects of `packed` bytes justify, so that history must be compacted.
 pub(super) fn exceeds_history_budget(used: u64, packed: u64) -> bool {
+    // Below the file's bound (twice the objects), so that compaction starts before the file has to shrink.
     used > packed + packed * 3 / 4 + ALLOWANCE / 2
 }
 

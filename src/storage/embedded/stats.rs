@@ -44,6 +44,8 @@ pub(super) struct Counters {
 
 impl Counters {
     pub(crate) fn committed(&self, writes: usize, took: Duration) {
+        // Relaxed: each counter is read on its own, and a scrape between two of them is off by one commit at
+        // most.
         self.commits.fetch_add(1, Ordering::Relaxed);
         self.writes.fetch_add(writes as u64, Ordering::Relaxed);
         self.nanos.fetch_add(took.as_nanos() as u64, Ordering::Relaxed);

@@ -317,3 +317,46 @@ async fn stats_report_objects_watches_and_commits() {
     assert_eq!(stats.watchers, [("/registry/secrets/".to_owned(), 1)]);
     assert!(stats.db_bytes > 0 && stats.commit_buckets.iter().sum::<u64>() == 1);
 }
+
+/// Holds the disk up until the other end of the channel is dropped.
+#[derive(Debug)]
+struct Stuck(Mutex<mpsc::Receiver<()>>);
+
+impl faults::Faults for Stuck {
+    fn next_fault(&self, _: faults::Step) -> Option<faults::Fault> {
+        // Fails once the sender has gone.
+        let _ = self.0.lock().recv();
+        None
+    }
+}
+
+#[tokio::test]
+async fn health_does_not_wait_for_a_shutdown_that_waits_for_the_disk() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (go, gate) = mpsc::channel();
+    let options = Options {
+        faults: Some(Arc::new(Stuck(Mutex::new(gate)))),
+        ..Options::default()
+    };
+    let engine = Engine::open(dir.path(), options).expect("opens");
+    let store = engine.resource(config("secrets"));
+    let written = tokio::spawn(async move { store.put("ns/a", Precondition::Absent, draft("v"), None).await });
+    // Runs until the write is queued.
+    tokio::task::yield_now().await;
+    let stopped = engine.clone();
+    let stopped = std::thread::spawn(move || stopped.shutdown());
+    let (tell, told) = mpsc::channel();
+    let asked = engine.clone();
+    std::thread::spawn(move || {
+        while asked.health().is_ok() {
+            std::thread::yield_now();
+        }
+        let _ = tell.send(asked.health());
+    });
+    let health = told.recv_timeout(Duration::from_secs(60));
+    // Before the assertion, whose panic would otherwise wait for the disk.
+    drop(go);
+    assert_eq!(health, Ok(Err(Unavailable::Closed)));
+    written.await.expect("no panic").expect("written before the shutdown");
+    stopped.join().expect("it ends well");
+}

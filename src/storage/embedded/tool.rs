@@ -2,7 +2,7 @@
 //! work while the store is in use; [`restore`], [`compact`] and [`fill`] need it stopped.
 
 use super::DirectoryLock;
-use super::disk::Disk;
+use super::disk::{Disk, RESTORED, refuse_half_restored};
 use super::format::{APPLICATION, checksum};
 use super::wal;
 use rusqlite::backup::{Backup, StepResult};
@@ -52,6 +52,7 @@ fn file(dir: &Path) -> PathBuf {
 
 /// Returns the path of the store's file, if there is a store.
 fn existing_file(dir: &Path) -> Result<PathBuf, OpenError> {
+    refuse_half_restored(dir)?;
     let path = file(dir);
     match path.exists() {
         true => Ok(path),
@@ -79,6 +80,8 @@ fn clear(path: &Path) -> Result<(), OpenError> {
 /// it at the first invalid frame, so the log is checked first.
 fn open_store(dir: &Path) -> Result<Connection, OpenError> {
     let path = existing_file(dir)?;
+    // Taking the lock tells whether a server runs: with one, its SQLite has checked the log and keeps it in
+    // use.
     if let Ok(_lock) = DirectoryLock::acquire(dir) {
         let log = wal::check(&path).map_err(|source| OpenError::Io {
             path: path.with_extension("db-wal"),
@@ -96,17 +99,20 @@ fn open_read_only(path: &Path) -> Result<Connection, OpenError> {
         source,
     };
     std::fs::metadata(path).map_err(missing)?;
+    // Read-write, because reading a store in WAL mode needs its shared index; `query_only` below keeps it
+    // from writing.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let sql = |e| OpenError::sqlite(path, e);
     let db = Connection::open_with_flags(path, flags).map_err(sql)?;
     db.busy_timeout(Duration::from_secs(10)).map_err(sql)?;
     db.pragma_update(None, "query_only", true).map_err(sql)?;
+    // The transaction pins one snapshot for all queries of the tool while a server goes on writing.
     db.execute_batch("BEGIN").map_err(sql)?;
     let application: i64 = db
         .pragma_query_value(None, "application_id", |r| r.get(0))
         .map_err(sql)?;
     if application != APPLICATION {
-        return Err(OpenError::damaged(path, "it is a database of something else"));
+        return Err(OpenError::damaged(path, "it is a database of another program"));
     }
     Ok(db)
 }
@@ -170,6 +176,7 @@ pub(crate) fn check(dir: &Path, progress: Progress<'_>) -> Result<StoreStats, Op
 
 fn check_file(db: Connection, path: &Path, progress: Progress<'_>) -> Result<(), OpenError> {
     let sql = |e| OpenError::sqlite(path, e);
+    // Unlike the start's `quick_check` it also compares indexes with their tables; time matters less here.
     let checked: String = db
         .query_row("PRAGMA integrity_check(1)", [], |r| r.get(0))
         .map_err(sql)?;
@@ -186,6 +193,7 @@ fn check_file(db: Connection, path: &Path, progress: Progress<'_>) -> Result<(),
     while let Some(row) = rows.next().map_err(sql)? {
         let revision: i64 = row.get(0).map_err(sql)?;
         let key: String = row.get(1).map_err(sql)?;
+        // A value of a wrong type fails the checksum below.
         let value = row.get_ref(2).map_err(sql)?.as_blob_or_null().unwrap_or_default();
         let prev: i64 = row.get(4).map_err(sql)?;
         if checksum(&key, revision.cast_unsigned(), prev.cast_unsigned(), value) != row.get::<_, i64>(3).map_err(sql)? {
@@ -205,11 +213,11 @@ fn check_file(db: Connection, path: &Path, progress: Progress<'_>) -> Result<(),
         ),
         (
             "SELECT count(*) FROM log WHERE revision > (SELECT revision FROM meta)",
-            "writes behind the newest revision",
+            "writes after the newest revision",
         ),
         (
             "SELECT abs((SELECT count(*) FROM live) - (SELECT objects FROM meta))",
-            "objects more or less than it says",
+            "objects more or less than recorded",
         ),
     ] {
         let found = count(query)?;
@@ -225,8 +233,10 @@ fn check_file(db: Connection, path: &Path, progress: Progress<'_>) -> Result<(),
 /// # Errors
 /// [`OpenError`]; an incomplete copy is removed.
 pub(crate) fn backup(dir: &Path, to: &Path, progress: Progress<'_>) -> Result<StoreStats, OpenError> {
+    // Reports a missing or damaged store before the target file is created.
     drop(open_store(dir)?);
     let mut options = std::fs::File::options();
+    // Never overwrites: an older backup may be the only good one.
     let taken = options.write(true).create_new(true).mode(0o600).open(to);
     taken.map_err(|source| match source.kind() {
         std::io::ErrorKind::AlreadyExists => OpenError::Exists { path: to.to_path_buf() },
@@ -236,6 +246,7 @@ pub(crate) fn backup(dir: &Path, to: &Path, progress: Progress<'_>) -> Result<St
         },
     })?;
     let copied = copy(&file(dir), to, progress).and_then(|()| {
+        // The copy is checked and not the source, because the copy is what the operator will rely on.
         let mut quiet = |_, _| {};
         check_file(open_read_only(to)?, to, &mut quiet)
     });
@@ -249,6 +260,8 @@ pub(crate) fn backup(dir: &Path, to: &Path, progress: Progress<'_>) -> Result<St
 
 fn copy(from: &Path, to: &Path, progress: Progress<'_>) -> Result<(), OpenError> {
     let source = open_read_only(from)?;
+    // The backup API takes its own read lock per step; the transaction would keep the log from being
+    // checkpointed.
     source.execute_batch("COMMIT").map_err(|e| OpenError::sqlite(from, e))?;
     let sql = |e| OpenError::sqlite(to, e);
     let io = |source| OpenError::Io {
@@ -262,6 +275,7 @@ fn copy(from: &Path, to: &Path, progress: Progress<'_>) -> Result<(), OpenError>
     let mut target = Connection::open(to).map_err(sql)?;
     {
         let backup = Backup::new(&source, &mut target).map_err(sql)?;
+        // The API restarts by itself if a writer commits between two steps.
         loop {
             let step = backup.step(PAGES).map_err(sql)?;
             let at = backup.progress();
@@ -270,6 +284,7 @@ fn copy(from: &Path, to: &Path, progress: Progress<'_>) -> Result<(), OpenError>
             match step {
                 StepResult::Done => break,
                 StepResult::More => {}
+                // Busy or locked: a writer is in the middle of its transaction.
                 _ => std::thread::sleep(Duration::from_millis(10)),
             }
         }
@@ -284,7 +299,8 @@ fn copy(from: &Path, to: &Path, progress: Progress<'_>) -> Result<(), OpenError>
 /// taking old state for new.
 ///
 /// # Errors
-/// [`OpenError`]: the backup is damaged or the store is in use; nothing has been changed then.
+/// [`OpenError`]: the backup is damaged or the store is in use; nothing has been changed then. If files could not be
+/// moved, the store is refused until the restore is repeated.
 pub(crate) fn restore(
     from: &Path,
     dir: &Path,
@@ -292,53 +308,78 @@ pub(crate) fn restore(
     progress: Progress<'_>,
 ) -> Result<Option<PathBuf>, OpenError> {
     let mut quiet = |_, _| {};
+    // Checked before anything is moved.
     let checked = open_read_only(from).and_then(|db| check_file(db, from, &mut quiet));
     checked.map_err(|e| e.of_backup(from))?;
+    // Taken before the first change and held to the end, so that no server starts with half a store.
     let _lock = DirectoryLock::acquire(dir)?;
     let io = |path: &Path, source| OpenError::Io {
         path: path.to_path_buf(),
         source,
     };
-    let new = dir.join("store.db.restoring");
-    clear(&new)?;
-    if let Err(e) = copy(from, &new, progress) {
-        // Best effort: the next attempt clears it, too.
-        let _ = clear(&new);
-        return Err(e);
-    }
+    // Completed in a directory of its own before anything is moved, and under its next name durable: from then on
+    // until the end, `refuse_half_restored` keeps servers from opening what is left of the old store.
+    let staging = dir.join("store.db.restoring");
+    std::fs::create_dir_all(&staging).map_err(|e| io(&staging, e))?;
+    let new = dir.join(RESTORED);
+    let prepared = clear(&file(&staging)).and_then(|()| prepare(from, &staging, ahead, progress));
+    let prepared = prepared.and_then(|()| std::fs::rename(file(&staging), &new).map_err(|e| io(&new, e)));
+    // Best effort: the next attempt clears it, too.
+    let _ = std::fs::remove_dir_all(&staging);
+    prepared?;
+    sync(dir)?;
     let path = file(dir);
+    // The first free number: an earlier store that was set aside is never overwritten.
     let set_aside = (0..)
         .map(|i| dir.join(format!("store.db.before-{i}")))
         .find(|p| !p.exists());
     let mut moved_to = None;
-    if path.exists() {
-        // With its log, because it may be damaged and examined later.
-        for suffix in ["", "-wal", "-shm"] {
-            let old = PathBuf::from(format!("{}{suffix}", path.display()));
-            let Some(set_aside) = &set_aside else { break };
-            if old.exists() {
-                let to = PathBuf::from(format!("{}{suffix}", set_aside.display()));
-                std::fs::rename(&old, &to).map_err(|e| io(&old, e))?;
-            }
+    // With its log, because it may be damaged and examined later. The database last: if this is interrupted, the
+    // next attempt finds it and sets it aside under the same number as the files moved before.
+    for suffix in ["-wal", "-shm", ""] {
+        let old = PathBuf::from(format!("{}{suffix}", path.display()));
+        let Some(set_aside) = &set_aside else { break };
+        if old.exists() {
+            let to = PathBuf::from(format!("{}{suffix}", set_aside.display()));
+            std::fs::rename(&old, &to).map_err(|e| io(&old, e))?;
+            moved_to = Some(set_aside.clone());
         }
-        moved_to = set_aside;
     }
+    // Durable before the name that ends the refusal: the new database must never be found beside the old log.
+    sync(dir)?;
     std::fs::rename(&new, &path).map_err(|e| io(&new, e))?;
-    let synced = std::fs::File::open(dir).and_then(|d| d.sync_all());
-    synced.map_err(|e| io(dir, e))?;
+    sync(dir)?;
+    Ok(moved_to)
+}
+
+/// Makes a store of a backup in a directory that has none. Opening it verifies it, through the same path a server
+/// uses.
+fn prepare(from: &Path, dir: &Path, ahead: u64, progress: Progress<'_>) -> Result<(), OpenError> {
+    let path = file(dir);
+    copy(from, &path, progress)?;
     let mut disk = Disk::open(dir, None)?;
     let found = disk.load(0)?;
     if ahead > 0 {
-        compact_all(&mut disk, found.revision, &path, &mut quiet)?;
+        // Old events would carry revisions far below the new one; watches from there get 410 Gone instead.
+        compact_all(&mut disk, found.revision, &path, &mut |_, _| {})?;
         let to = found.revision.saturating_add(ahead);
         disk.set_revision(to).map_err(|e| OpenError::sqlite(&path, e))?;
     }
-    disk.close().map_err(|e| OpenError::sqlite(&path, e))?;
-    Ok(moved_to)
+    disk.close().map_err(|e| OpenError::sqlite(&path, e))
+}
+
+/// Makes the names of a directory's files durable.
+fn sync(dir: &Path) -> Result<(), OpenError> {
+    let synced = std::fs::File::open(dir).and_then(|d| d.sync_all());
+    synced.map_err(|source| OpenError::Io {
+        path: dir.to_path_buf(),
+        source,
+    })
 }
 
 fn compact_all(disk: &mut Disk, to: u64, path: &Path, progress: Progress<'_>) -> Result<(), OpenError> {
     let from = disk.compacted();
+    // In steps: one transaction would grow the write-ahead log to the size of the whole history.
     while disk.compacted() < to {
         disk.compact(to, STEP).map_err(|e| OpenError::sqlite(path, e))?;
         progress(disk.compacted() - from, to - from);
@@ -352,10 +393,12 @@ fn compact_all(disk: &mut Disk, to: u64, path: &Path, progress: Progress<'_>) ->
 /// # Errors
 /// [`OpenError`] if the store is missing, in use, damaged or inaccessible.
 pub(crate) fn compact(dir: &Path, progress: Progress<'_>) -> Result<StoreStats, OpenError> {
+    // Closed before `stats` measures the file, so that the log has been moved into it.
     {
         let path = existing_file(dir)?;
         let _lock = DirectoryLock::acquire(dir)?;
         let mut disk = Disk::open(dir, None)?;
+        // Loading verifies the checksums; compacting a damaged store could remove the only good state.
         let found = disk.load(0)?;
         compact_all(&mut disk, found.revision, &path, progress)?;
         disk.vacuum().map_err(|e| OpenError::sqlite(&path, e))?;

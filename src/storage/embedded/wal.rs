@@ -16,14 +16,14 @@ const INDEX: usize = 48;
 /// Offset in the index of the number of frames already copied into the database file.
 const BACKFILLED: usize = 96;
 
-/// How a log is damaged. The text follows the name of the store.
+/// How a log is damaged. The message follows the name of the store.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Damage {
-    #[error("the header of its write-ahead log is broken")]
+    #[error("the header of its write-ahead log is invalid")]
     Header,
-    #[error("its write-ahead log is broken behind frame {valid_frames} and goes on")]
+    #[error("its write-ahead log is invalid after frame {valid_frames} and continues")]
     Gap { valid_frames: u32 },
-    #[error("its write-ahead log has {valid_frames} frames of {written} that were written")]
+    #[error("its write-ahead log has only {valid_frames} of {written} frames")]
     Shortened { valid_frames: u32, written: u32 },
 }
 
@@ -60,9 +60,11 @@ pub(super) fn check(store: &Path) -> std::io::Result<Result<(), Damage>> {
                 Err(e) => return Err(e),
             }
         }
+        // Without an index (a clean close, or a copy of the files) nothing is known about lost frames.
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Ok(())),
         Err(e) => return Err(e),
     };
+    // An index that is being written or belongs to another format is not evidence; SQLite rebuilds it.
     Ok(match known_frames(&index) {
         Some((salts, frames, moved)) if frames > log.valid_frames => {
             // Not a loss: an empty log whose frames are all in the database, and an index that belongs to
@@ -82,6 +84,7 @@ pub(super) fn check(store: &Path) -> std::io::Result<Result<(), Damage>> {
 }
 
 fn number(bytes: &[u8], at: usize, big: bool) -> u32 {
+    // Log fields are big-endian; the checksummed words are in the byte order that the magic number states.
     let mut word = [0; 4];
     word.copy_from_slice(&bytes[at..at + 4]);
     if big {
@@ -124,6 +127,7 @@ fn read(path: &Path) -> std::io::Result<Result<Log, Damage>> {
     }
     let big = header[3] & 1 == 1;
     let page = number(&header, 8, true) as usize;
+    // The header's checksum seeds that of the first frame.
     let mut s = sum((0, 0), &header[..24], big);
     let magic = number(&header, 0, true) & !1 == 0x377f_0682;
     if !magic || s != (number(&header, 24, true), number(&header, 28, true)) || !(512..=65_536).contains(&page) {
@@ -133,13 +137,16 @@ fn read(path: &Path) -> std::io::Result<Result<Log, Damage>> {
     let mut frame = vec![0; FRAME + page];
     let (mut torn, mut ended) = (false, false);
     while fill(&mut file, &mut frame)? {
+        // Salts change whenever the log is restarted; frames of an earlier round have others.
         let ours = frame[8..16] == log.salts;
+        // A commit frame carries the size of the database in pages, others zero.
         let is_last = number(&frame, 4, true) != 0;
         if torn {
             log.continues_after_tear |= ours && ended;
             ended |= ours && is_last;
             continue;
         }
+        // The checksum runs over the frame's first eight bytes and its page, but not over the salts.
         let next = sum(sum(s, &frame[..8], big), &frame[FRAME..], big);
         if ours && next == (number(&frame, 16, true), number(&frame, 20, true)) {
             s = next;
@@ -159,7 +166,9 @@ fn read(path: &Path) -> std::io::Result<Result<Log, Damage>> {
 fn known_frames(index: &[u8]) -> Option<([u8; 8], u32, u32)> {
     let big = cfg!(target_endian = "big");
     let (one, two) = (&index[..INDEX], &index[INDEX..2 * INDEX]);
+    // The index is in the machine's byte order, unlike the log.
     let s = sum((0, 0), &one[..40], big);
+    // A writer updates the second copy before the first; readers trust the header only if both agree.
     let is_whole = one == two && one[12] == 1 && s == (number(one, 40, big), number(one, 44, big));
     let mut salts = [0; 8];
     salts.copy_from_slice(&one[32..40]);

@@ -22,6 +22,7 @@ fn cbc_key(key: &[u8]) -> Result<UnboundCipherKey, TransformError> {
     let algorithm = match key.len() {
         16 => &AES_128,
         24 => &AES_192,
+        // Lengths were checked when the configuration was loaded; a wrong one fails in the constructor.
         _ => &AES_256,
     };
     UnboundCipherKey::new(algorithm, key).map_err(|_| TransformError::Key("the AES key has a wrong length"))
@@ -29,6 +30,8 @@ fn cbc_key(key: &[u8]) -> Result<UnboundCipherKey, TransformError> {
 
 /// Encrypts to `nonce ‖ ciphertext ‖ tag` with a random nonce.
 pub(super) fn gcm_seal(key: &[u8], object: &[u8], additional: &[u8]) -> Result<Vec<u8>, TransformError> {
+    // Random 96-bit nonces are upstream's choice for this format. For static keys that limits the number of
+    // writes per key, which is why upstream asks for key rotation.
     let nonce: [u8; NONCE] = random()?;
     let mut body = object.to_vec();
     gcm_key(key)?
@@ -43,6 +46,7 @@ pub(super) fn gcm_seal(key: &[u8], object: &[u8], additional: &[u8]) -> Result<V
 pub(super) fn gcm_open(key: &[u8], value: &[u8], additional: &[u8]) -> Result<Bytes, TransformError> {
     let (nonce, body) = value.split_at_checked(NONCE).ok_or(TransformError::TooShort)?;
     let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| TransformError::TooShort)?;
+    // Decrypted in place in a copy: the stored value may be shared.
     let mut body = body.to_vec();
     let plain = gcm_key(key)?
         .open_in_place(nonce, Aad::from(additional), &mut body)
@@ -65,9 +69,11 @@ impl Provider for Cbc {
         "k8s:enc:aescbc:v1:"
     }
 
+    // CBC authenticates nothing, so the object's key is not used: a limitation of the format.
     fn open(&self, _key: &str, value: &[u8]) -> Result<(Bytes, bool), TransformError> {
         self.0.open(value, "AES", |key, value| {
             let (iv, body) = value.split_at_checked(IV).ok_or(TransformError::TooShort)?;
+            // Checked here, because upstream distinguishes it from wrong padding.
             if body.is_empty() || body.len() % IV != 0 {
                 return Err(TransformError::Rejected(
                     "the stored data is not a multiple of the block size",

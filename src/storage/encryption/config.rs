@@ -37,6 +37,7 @@ impl Provider for Identity {
         ""
     }
 
+    // Reads never get here: `open` in the parent module handles the empty prefix.
     fn open(&self, _key: &str, value: &[u8]) -> Result<(Bytes, bool), TransformError> {
         Ok((Bytes::copy_from_slice(value), false))
     }
@@ -68,6 +69,8 @@ pub(super) fn load(path: &Path, metrics: &Arc<EncryptionMetrics>, intervals: Int
         path: path.to_owned(),
         source,
     };
+    // Duplicate keys are refused, as by upstream's strict decoding: of two `secret` fields the wrong one
+    // could win.
     let (tree, twice) =
         yaml::decode_with_duplicates(&bytes).map_err(|e| complain(Complaint::Somewhere(e.to_string())))?;
     if let Some(twice) = twice.into_iter().next() {
@@ -106,6 +109,8 @@ impl Reader<'_> {
         *nth += 1;
         let nth = *nth;
         let is_it = |line: &str| {
+            // Both block style and flow style; a heuristic is enough, since a wrong line misleads but never
+            // changes the result.
             let line = line.trim_start_matches([' ', '-', '{', '\t']);
             let line = line.strip_prefix('"').unwrap_or(line);
             line.strip_prefix(key).is_some_and(|rest| rest.starts_with([':', '"']))
@@ -137,6 +142,7 @@ impl Reader<'_> {
     }
 
     fn line_of_key(&self, key: &str) -> usize {
+        // A fresh count finds the first occurrence without disturbing that of `meet`.
         let mut fresh = Reader {
             lines: self.lines.clone(),
             met: HashMap::new(),
@@ -231,6 +237,7 @@ impl Reader<'_> {
             "kms" => Arc::new(Kms::new(self.kms(v, &path, at)?)),
             "secretbox" => {
                 let keys = self.keys(v, &path, at, &[32])?;
+                // The length was checked, so no key is filtered out.
                 let keys = keys.into_iter().filter_map(|(n, k)| Some((n, k.try_into().ok()?)));
                 Arc::new(Secretbox(Keys(keys.collect())))
             }
@@ -252,6 +259,7 @@ impl Reader<'_> {
             let path = format!("{path}.keys[{i}]");
             self.check_fields(item, &path, &["name", "secret"])?;
             let (name, secret) = (item.str_at(&["name"]), item.str_at(&["secret"]));
+            // Counted even if the key turns out to be invalid; otherwise later lines would be off by one.
             let line = if name.is_empty() { at } else { self.meet("name") };
             if name.is_empty() {
                 return Err(complaint(
@@ -270,6 +278,7 @@ impl Reader<'_> {
                 return Err(complaint(line, &format!("{path}.secret: Required value: {why}")));
             }
             let line = self.meet("secret");
+            // Never print the secret.
             let invalid = |why: String| complaint(line, &format!("{path}.secret: Invalid value: \"REDACTED\": {why}"));
             let key = STANDARD.decode(secret);
             let key = key.map_err(|_| invalid("secrets must be base64 encoded".to_owned()))?;
@@ -324,6 +333,7 @@ impl Reader<'_> {
                 &format!("invalid KMS provider name {name}, must not contain ':'"),
             );
         }
+        // Plugins are identified by name in stored values.
         if self.plugins.contains_key(name) {
             return refuse(
                 "name",
@@ -343,12 +353,14 @@ impl Reader<'_> {
             return refuse("endpoint", &why);
         }
         let timeout = match v.get("timeout") {
+            // Upstream's default.
             Value::Null => Duration::from_secs(3),
             given => match given.as_str().and_then(|text| parse_duration(text).ok()) {
                 Some(timeout) if !timeout.is_zero() => timeout,
                 _ => return refuse("timeout", "timeout should be a positive value"),
             },
         };
+        // Last: starting it spawns a thread, which an invalid field would leave behind.
         let plugin = Plugin::start(name, socket, timeout, self.metrics.clone(), self.intervals)?;
         self.plugins.insert(name.to_owned(), plugin.clone());
         Ok(plugin)
@@ -363,7 +375,7 @@ fn complaint(line: usize, why: &str) -> Complaint {
     }
 }
 
-/// Why a name in `resources` is refused. Upstream's texts, where it has them.
+/// Why a name in `resources` is refused. Messages as upstream words them, where it has them.
 #[derive(Debug, thiserror::Error)]
 enum InvalidPattern {
     #[error("resource name should not be empty")]
@@ -375,7 +387,7 @@ enum InvalidPattern {
     #[error("encrypting the same resource across groups is not supported")]
     AllGroups,
     /// The objects of the group are stored in another one.
-    #[error("resources of group {group} are stored elsewhere: name {instead}")]
+    #[error("resources of group {group} are stored elsewhere: use {instead}")]
     Moved { group: String, instead: &'static str },
     #[error("resources which do not have REST API/s cannot be encrypted")]
     Internal,
@@ -396,6 +408,7 @@ fn pattern(name: &str) -> Result<(String, String), InvalidPattern> {
     if name == "*" {
         return Err(InvalidPattern::Star);
     }
+    // At the first dot: `deployments.apps`, `widgets.example.com`.
     let (resource, group) = name.split_once('.').unwrap_or((name, ""));
     if group == "*" && resource != "*" {
         return Err(InvalidPattern::AllGroups);
@@ -424,6 +437,8 @@ fn fits(
     here: &[(String, String)],
     before: &[Rule],
 ) -> Result<(), InvalidPattern> {
+    // `takes`: an earlier pattern covers this one. `replaced`: this one covers an earlier one of the same
+    // list.
     let takes = |(g, r): &(String, String)| (g == "*" || g == group) && (r == "*" || r == resource);
     let replaced = |(g, r): &(String, String)| (group == "*" || g == group) && (resource == "*" || r == resource);
     if here.iter().any(|p| takes(p) || replaced(p)) {

@@ -71,7 +71,7 @@ pub enum KmsError {
     NoSeed(String),
     /// The plugin has not confirmed its key for too long.
     #[error(
-        "encryptedDEKSource with keyID hash {hash:?} expired: the plugin has not said for {seconds} s that the key is current"
+        "encryptedDEKSource with keyID hash {hash:?} expired: the plugin has not confirmed the key for {seconds} s"
     )]
     Expired {
         /// The id is confidential.
@@ -83,10 +83,10 @@ pub enum KmsError {
     #[error(transparent)]
     Source(#[from] SourceError),
     /// The decrypted key has an impossible length.
-    #[error("the plugin gave {0} bytes for a key")]
+    #[error("the plugin returned a key of {0} bytes")]
     KeyLength(usize),
     /// Too many requests wait for the plugin.
-    #[error("too many questions wait for the plugin")]
+    #[error("too many requests are waiting for the plugin")]
     Busy,
     /// The plugin's thread has ended.
     #[error("the plugin's thread has ended")]
@@ -100,7 +100,7 @@ pub enum KmsError {
         why: String,
     },
     /// The system's random number generator failed.
-    #[error("the system has no random numbers")]
+    #[error("the system's random number generator failed")]
     NoRandomNumbers,
 }
 
@@ -190,7 +190,7 @@ pub enum Complaint {
         /// The field and the rule.
         why: String,
     },
-    /// A rule is broken, or the text is no YAML.
+    /// A rule is broken, or the file is not valid YAML.
     #[error("{0}")]
     Somewhere(String),
     /// A plugin could not be started.

@@ -51,6 +51,7 @@ impl Kms {
 /// Derives the key of one object with HKDF-SHA256.
 fn derive(seed: &[u8], info: &[u8]) -> Result<[u8; 32], TransformError> {
     let mut out = [0; 32];
+    // The seed is uniformly random, so HKDF's extract step is not needed; upstream expands only, too.
     let prk = Prk::new_less_safe(HKDF_SHA256, seed);
     prk.expand(&[info], HKDF_SHA256)
         .and_then(|okm| okm.fill(&mut out))
@@ -88,6 +89,7 @@ impl Source {
 
 /// Encodes the annotations of a stored object.
 fn put_annotations(out: &mut Vec<u8>, field: u8, annotations: &BTreeMap<String, Vec<u8>>) {
+    // A `BTreeMap`, so that the same object always encodes to the same bytes.
     for (key, value) in annotations {
         put_message(out, field, |out| {
             put_bytes(out, 1, key.as_bytes());
@@ -117,6 +119,7 @@ impl EncryptedObject {
         put_bytes(&mut out, 2, self.source.key_id.as_bytes());
         put_bytes(&mut out, 3, &self.source.ciphertext);
         put_annotations(&mut out, 4, &self.source.annotations);
+        // Protobuf's zero value is not written.
         if self.kind != 0 {
             put_number(&mut out, 5, self.kind);
         }
@@ -137,12 +140,14 @@ impl EncryptedObject {
                         .extend([annotation(b).map_err(TransformError::Envelope)?]);
                 }
                 (5, Payload::Varint(n)) => out.kind = n,
+                // Fields of later versions are ignored.
                 _ => {}
             }
         }
         if out.data.is_empty() {
             return Err(TransformError::NoData);
         }
+        // Limits are checked before the plugin is called with what may be garbage.
         out.source.check()?;
         Ok(out)
     }
@@ -157,6 +162,7 @@ impl Provider for Kms {
         let object = EncryptedObject::decode(value)?;
         let dek = self.plugin.decrypt(&object.source);
         let dek = dek.map_err(TransformError::DataKey)?;
+        // The storage key is authenticated: a value copied to another key does not decrypt.
         let additional = key.as_bytes();
         let plain = match object.kind {
             KEY => gcm_open(&dek, &object.data, additional)?,
@@ -167,12 +173,14 @@ impl Provider for Kms {
             other => return Err(TransformError::KeyKind(other)),
         };
         self.used(Direction::FromStorage, &object.source);
+        // A value with a key of its own (`KEY`) is from an older release and is rewritten with a derived one.
         let stale = object.kind != SEED || self.plugin.is_stale(&object.source);
         Ok((plain, stale))
     }
 
     fn seal(&self, key: &str, object: &[u8]) -> Result<Vec<u8>, TransformError> {
         let seed = self.plugin.seed()?;
+        // A new key per object, so that random nonces cannot repeat under one key.
         let info: [u8; INFO] = random()?;
         let mut data = info.to_vec();
         data.extend(gcm_seal(&derive(&seed.plain, &info)?, object, key.as_bytes())?);

@@ -30,6 +30,7 @@ pub(super) type Client = KeyManagementServiceClient<Channel>;
 /// use it.
 pub(super) fn connect(socket: &str) -> Client {
     let socket: Arc<str> = socket.into();
+    // Cloned per connection: the connector reconnects after every loss.
     let connector = tower::service_fn(move |_: http::Uri| {
         let socket = socket.clone();
         async move {
@@ -48,6 +49,7 @@ async fn open(socket: &str) -> io::Result<UnixStream> {
         return UnixStream::connect(Path::new(socket)).await;
     };
     let stream = StdStream::connect_addr(&SocketAddr::from_abstract_name(name)?)?;
+    // Tokio requires it.
     stream.set_nonblocking(true)?;
     UnixStream::from_std(stream)
 }
@@ -66,6 +68,7 @@ pub(super) async fn message<T>(
     match tokio::time::timeout(timeout, call).await {
         Ok(Ok(response)) => Ok(response.into_inner()),
         Ok(Err(status)) => Err(error(&status)),
+        // Worded as Go's context error.
         Err(_) => Err(rpc_error(Code::DeadlineExceeded, "context deadline exceeded")),
     }
 }
@@ -78,6 +81,7 @@ fn error(status: &Status) -> KmsError {
     while let Some(source) = cause.source() {
         cause = source;
     }
+    // tonic reports a failed connection as Unknown, Go as Unavailable.
     let code = match status.code() {
         Code::Unknown => Code::Unavailable,
         code => code,
@@ -102,7 +106,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn errors_read_as_gos() {
+    async fn errors_are_formatted_as_in_go() {
         let mut client = connect("/nowhere/kms");
         let refused = message(Duration::from_secs(10), client.status(StatusRequest {})).await;
         let late = message::<()>(Duration::ZERO, std::future::pending()).await;

@@ -2,7 +2,8 @@
 //! process, and a cache of seeds it has decrypted.
 //!
 //! Each plugin has a thread with its own runtime. Status checks run there in the background; storage uses
-//! cached results and blocks on the plugin only to decrypt a seed for the first time.
+//! cached results and blocks on the plugin only to decrypt a seed for the first time, for one timeout at most:
+//! decryptions wait neither for each other nor for a status check.
 
 use super::kms_client::{self, Client, DecryptRequest, EncryptRequest, StatusRequest};
 use super::{KmsError, SourceError, random};
@@ -15,7 +16,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 use std::collections::BTreeMap;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
-use tokio::sync::mpsc as jobs;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc as jobs};
 
 /// Maximum length of key id and of encrypted seed, in bytes.
 pub(super) const MAX_LENGTH: usize = 1024;
@@ -47,8 +48,9 @@ impl Default for Intervals {
 const REMEMBERED: Duration = Duration::from_secs(24 * 3600);
 /// Maximum number of cached seeds. Each rotation of the key and each restart makes one.
 const MAX_REMEMBERED: usize = 16 << 10;
-/// Maximum number of queued decryption requests.
-const QUEUE: usize = 256;
+/// Maximum number of decryption requests at once.
+// A plugin that hangs must not collect blocked readers without bound.
+const DECRYPTIONS: usize = 256;
 
 /// An encrypted seed or key, as returned by the plugin.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -68,8 +70,8 @@ pub(super) struct Seed {
 
 type DecryptResult = Result<Vec<u8>, KmsError>;
 
-/// A request to decrypt a source, and where to send the result.
-struct Job(Source, mpsc::SyncSender<DecryptResult>);
+/// A request to decrypt a source, where to send the result, and its share of [`DECRYPTIONS`].
+struct Job(Source, mpsc::SyncSender<DecryptResult>, OwnedSemaphorePermit);
 
 struct State {
     name: String,
@@ -86,7 +88,8 @@ struct State {
 /// A plugin in use. Its thread ends when this is dropped.
 pub(super) struct Plugin {
     name: String,
-    jobs: jobs::Sender<Job>,
+    jobs: jobs::UnboundedSender<Job>,
+    permits: Arc<Semaphore>,
     state: Arc<State>,
 }
 
@@ -132,7 +135,8 @@ impl Plugin {
         metrics: Arc<EncryptionMetrics>,
         intervals: Intervals,
     ) -> Result<Arc<Self>, KmsError> {
-        let (jobs, queue) = jobs::channel(QUEUE);
+        // Bounded by the permits that the jobs have.
+        let (jobs, queue) = jobs::unbounded_channel();
         let state = Arc::new(State {
             name: name.to_owned(),
             metrics,
@@ -144,11 +148,12 @@ impl Plugin {
             health: Mutex::new(Err(KmsError::NotAsked)),
             version: Mutex::default(),
         });
+        // Room for one, so that the thread never blocks on a starter that has gone.
         let (first, wait) = mpsc::sync_channel(1);
         let (own, of) = (state.clone(), name.to_owned());
         let thread = std::thread::Builder::new().name("kms".to_owned()).spawn(move || {
             match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-                Ok(runtime) => runtime.block_on(run(&of, &own, queue, first)),
+                Ok(runtime) => runtime.block_on(run(&of, own, queue, first)),
                 Err(e) => *own.health.lock() = Err(start_error(&of, format!("no runtime: {e}"))),
             }
         });
@@ -158,6 +163,7 @@ impl Plugin {
         Ok(Arc::new(Self {
             name: name.to_owned(),
             jobs,
+            permits: Arc::new(Semaphore::new(DECRYPTIONS)),
             state,
         }))
     }
@@ -177,6 +183,7 @@ impl Plugin {
     /// # Errors
     /// Why the plugin is unhealthy.
     pub(crate) fn health(&self) -> Result<(), KmsError> {
+        // Cloned out of the lock, which the status check must never wait for.
         let health = self.state.health.lock().clone();
         health.map_err(|e| KmsError::Unhealthy {
             provider: self.name.clone(),
@@ -188,6 +195,7 @@ impl Plugin {
     pub(super) fn seed(&self) -> Result<Arc<Seed>, KmsError> {
         let seed = self.state.seed.load_full();
         let seed = seed.ok_or_else(|| KmsError::NoSeed(self.name.clone()))?;
+        // A plugin that has lost its key must not be used for new writes: they could never be read again.
         if seed.seen.lock().elapsed() > self.state.intervals.seed_lifetime {
             return Err(KmsError::Expired {
                 hash: hash(&seed.source.key_id),
@@ -205,6 +213,8 @@ impl Plugin {
 
     /// Returns the decrypted seed or key of a value. Blocks on the plugin if it is not cached.
     pub(super) fn decrypt(&self, source: &Source) -> DecryptResult {
+        // The process's own seed first: it encrypted everything since the start, and comparing is cheaper
+        // than hashing.
         if let Some(seed) = &*self.state.seed.load()
             && seed.source == *source
         {
@@ -215,12 +225,12 @@ impl Plugin {
         }
         self.state.metrics.cache_missed();
         let plain = block_in_place_if_multi_threaded(|| {
+            // Refused at once when there are too many: the caller blocks a thread.
+            let permit = self.permits.clone().try_acquire_owned().map_err(|_| KmsError::Busy)?;
             let (to, answer) = mpsc::sync_channel(1);
-            let gone = |_| KmsError::Stopped;
-            self.jobs
-                .try_send(Job(source.clone(), to))
-                .map_err(|_| KmsError::Busy)?;
-            answer.recv().map_err(gone)?
+            let job = Job(source.clone(), to, permit);
+            self.jobs.send(job).map_err(|_| KmsError::Stopped)?;
+            answer.recv().map_err(|_| KmsError::Stopped)?
         })?;
         self.state.remember(source, plain.clone());
         Ok(plain)
@@ -244,8 +254,30 @@ fn block_in_place_if_multi_threaded<T>(wait: impl FnOnce() -> T) -> T {
     }
 }
 
-async fn run(name: &str, state: &State, mut queue: jobs::Receiver<Job>, first: mpsc::SyncSender<()>) {
-    let mut client = kms_client::connect(&state.socket);
+/// Runs until the plugin is dropped.
+async fn run(name: &str, state: Arc<State>, queue: jobs::UnboundedReceiver<Job>, first: mpsc::SyncSender<()>) {
+    let client = kms_client::connect(&state.socket);
+    tokio::select! {
+        () = decrypt_all(state.clone(), client.clone(), queue) => {}
+        () = check_health(name, &state, client, first) => {}
+    }
+}
+
+/// Decrypts what is queued, each in a task of its own: a hanging plugin then delays a reader by its own timeout and
+/// not by those of all readers before it. Ends with the queue.
+async fn decrypt_all(state: Arc<State>, client: Client, mut queue: jobs::UnboundedReceiver<Job>) {
+    while let Some(Job(source, to, permit)) = queue.recv().await {
+        let (state, mut client) = (state.clone(), client.clone());
+        tokio::spawn(async move {
+            let _permit = permit;
+            // The reader may have stopped waiting.
+            let _ = to.send(decrypt(&state, &mut client, &source).await);
+        });
+    }
+}
+
+/// Checks the status periodically. Never returns.
+async fn check_health(name: &str, state: &State, mut client: Client, first: mpsc::SyncSender<()>) {
     let mut first = Some(first);
     loop {
         let outcome = check(state, &mut client).await;
@@ -261,21 +293,7 @@ async fn run(name: &str, state: &State, mut queue: jobs::Receiver<Job>, first: m
             // Wakes the thread that started the plugin.
             let _ = first.send(());
         }
-        let next = tokio::time::Instant::now() + pause;
-        loop {
-            // Decryption first: a reader is blocked on it.
-            tokio::select! {
-                biased;
-                job = queue.recv() => match job {
-                    Some(Job(source, to)) => {
-                        // The reader may have stopped waiting.
-                        let _ = to.send(decrypt(state, &mut client, &source).await);
-                    }
-                    None => return,
-                },
-                () = tokio::time::sleep_until(next) => break,
-            }
-        }
+        tokio::time::sleep(pause).await;
     }
 }
 
@@ -296,6 +314,7 @@ async fn check(state: &State, client: &mut Client) -> Result<(), KmsError> {
     }
     {
         let mut known = state.version.lock();
+        // As upstream, where a plugin may not switch versions while it is in use.
         match &*known {
             Some(before) if *before != version => {
                 return Err(KmsError::VersionChanged {
@@ -324,12 +343,14 @@ async fn check(state: &State, client: &mut Client) -> Result<(), KmsError> {
     let uid = uuid::Uuid::new_v4().to_string();
     let since = Instant::now();
     let rotated = encrypt(state, client, &uid).await;
+    // Counted even if it failed, as upstream's metric.
     state.metrics.key_made(since.elapsed(), rotated.is_ok());
     let seed = rotated.map_err(|e| KmsError::Rotation {
         uid,
         source: Arc::new(e),
     })?;
     // Cached before it is replaced, so that a concurrent read finds it in one place or the other.
+    // The new seed was encrypted under the new key id; values under the old one are still being read.
     if let Some(before) = &*state.seed.load() {
         state.remember(&before.source, before.plain.to_vec());
     }
@@ -349,6 +370,7 @@ async fn encrypt(state: &State, client: &mut Client, uid: &str) -> Result<Seed, 
         key_id: answer.key_id,
         annotations: answer.annotations,
     };
+    // Before use: what the plugin returned is stored with every object.
     source.check()?;
     Ok(Seed {
         plain,
@@ -365,6 +387,7 @@ async fn decrypt(state: &State, client: &mut Client, source: &Source) -> Decrypt
         annotations: source.annotations.clone(),
     };
     let plain = state.call("Decrypt", client.decrypt(request)).await?.plaintext;
+    // AES key lengths; anything else is a confused plugin.
     match plain.len() {
         16 | 24 | 32 => Ok(plain),
         n => Err(KmsError::KeyLength(n)),

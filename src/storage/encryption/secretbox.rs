@@ -28,6 +28,7 @@ impl Provider for Secretbox {
 
     fn seal(&self, _key: &str, object: &[u8]) -> Result<Vec<u8>, TransformError> {
         self.0.seal(|key| {
+            // XSalsa20's nonces are long enough to be random without a limit on the number of writes.
             let nonce: [u8; NONCE] = random()?;
             let body = XSalsa20Poly1305::new(key.into()).encrypt(&nonce.into(), object);
             let mut out = nonce.to_vec();

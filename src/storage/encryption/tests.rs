@@ -341,6 +341,28 @@ fn plugin_outage_allows_reads_and_blocks_writes_after_expiry() {
 }
 
 #[test]
+fn a_hanging_plugin_delays_each_reader_by_one_timeout() {
+    let with = File::new();
+    let socket = with.0.path().join("kms");
+    // Connections are established by the system, and nobody reads from them.
+    let _listener = std::os::unix::net::UnixListener::bind(&socket).expect("a socket");
+    let timeout = Duration::from_millis(500);
+    let metrics = EncryptionMetrics::unregistered();
+    let socket = socket.to_str().expect("a path");
+    let plugin = kms_plugin::Plugin::start("fake", socket, timeout, metrics, kms_plugin::Intervals::default());
+    let plugin = plugin.expect("it starts");
+    let since = Instant::now();
+    let source = kms_plugin::Source::default();
+    std::thread::scope(|scope| {
+        for _ in 0..64 {
+            scope.spawn(|| assert!(plugin.decrypt(&source).is_err()));
+        }
+    });
+    // One after the other, they would take 32 s.
+    assert!(since.elapsed() < 16 * timeout, "{:?}", since.elapsed());
+}
+
+#[test]
 fn invalid_plugin_status_reports_upstream_errors() {
     let telemetry = crate::telemetry::Telemetry::new();
     let with = WithPlugin::start();

@@ -59,6 +59,7 @@ struct Member {
     /// Connections only for watches, so that a long response does not delay events. Several, because a server
     /// that sets no limit itself gets at most 100 concurrent streams per connection, and a further watch
     /// would never open.
+    // Lazily connected: with few resources most of them never open.
     watches: [OnceCell<Client>; WATCH_CONNECTIONS],
 }
 
@@ -74,6 +75,8 @@ pub(super) struct Members {
 impl Members {
     /// Validates the addresses; does not connect.
     pub(crate) fn new(access: &Access) -> Result<Self, ConnectError> {
+        // The library would otherwise accept a member that is partitioned from its quorum; with a leader
+        // required it fails and the call moves on.
         let mut options = ConnectOptions::new()
             .with_connect_timeout(CONNECT)
             .with_keep_alive(KEEP_ALIVE.0, KEEP_ALIVE.1)
@@ -83,13 +86,14 @@ impl Members {
             options = options.with_user(name, password);
         }
         if access.servers.is_empty() {
-            return Err(ConnectError::Address("no server is named".to_owned()));
+            return Err(ConnectError::Address("no server is given".to_owned()));
         }
         let secure = access.servers.iter().filter(|s| s.starts_with("https://")).count();
         if secure > 0 {
+            // One set of TLS options serves all members.
             if secure < access.servers.len() {
                 return Err(ConnectError::Address(
-                    "either all members are reached by https or none".to_owned(),
+                    "either all servers must use https or none of them".to_owned(),
                 ));
             }
             options = options.with_tls(tls(access));
@@ -98,11 +102,12 @@ impl Members {
             let parsed = url.parse::<http::Uri>();
             let why = match &parsed {
                 Ok(uri) if uri.host().is_some_and(|h| !h.is_empty()) => continue,
-                Ok(_) => "it names no host".to_owned(),
+                Ok(_) => "it has no host".to_owned(),
                 Err(e) => e.to_string(),
             };
             return Err(ConnectError::Address(format!("{url}: {why}")));
         }
+        // A trailing slash would become part of every request path.
         let members = access.servers.iter().map(|url| Member {
             url: url.trim_end_matches('/').to_owned(),
             requests: OnceCell::new(),
@@ -124,6 +129,7 @@ impl Members {
     /// Records and returns the revision of a response.
     pub(crate) fn saw(&self, header: Option<&etcd_client::ResponseHeader>) -> Revision {
         let revision = header.map_or(0, |h| h.revision().cast_unsigned());
+        // `fetch_max`: responses arrive out of order, and the revision announced to readers must not go back.
         self.seen.fetch_max(revision, Ordering::AcqRel);
         Revision(revision)
     }
@@ -155,12 +161,15 @@ impl Members {
     /// Directs calls to this member.
     pub(crate) fn prefer(&self, index: usize) {
         self.active
+            // Without a change nobody is notified, so open watches are not reopened.
             .send_if_modified(|active| std::mem::replace(active, index) != index);
     }
 
     /// Fails over from a member to the next, unless another caller already has.
     pub(crate) fn leave(&self, index: usize) {
         let next = (index + 1) % self.members.len();
+        // Compared under the channel's lock: of many concurrent failures at one member only the first moves
+        // on, or calls would rotate through all members at once.
         self.active.send_if_modified(|active| {
             let here = *active == index && next != index;
             if here {
@@ -184,8 +193,10 @@ impl Members {
     pub(crate) async fn watch_client(&self, number: usize) -> (usize, Result<WatchClient, Failure>) {
         let index = self.active();
         let member = &self.members[index];
+        // By sequence number and not at random, so a reopened watch uses the same connection.
         let connection = &member.watches[(number / WATCHES) % WATCH_CONNECTIONS];
         let made = connection.get_or_try_init(|| self.connect(member)).await;
+        // The library's 4 MiB limit is below what a single page of large objects takes.
         let client = made.map(|c| c.watch_client().max_decoding_message_size(usize::MAX));
         (index, client)
     }
@@ -200,6 +211,8 @@ impl Members {
     where
         A: Future<Output = Result<T, etcd_client::Error>>,
     {
+        // Connecting counts towards the limit: a member that accepts no connection must not use up the whole
+        // call.
         let requested = async { ask(self.member(index).await?).await.map_err(Failure::Client) };
         let answer = tokio::time::timeout(within, requested).await;
         answer.unwrap_or(Err(Failure::TimedOut))
@@ -225,6 +238,7 @@ impl Members {
         let mut tries = 0;
         loop {
             let index = self.active();
+            // The last attempt is cut to what is left of the total.
             let within = limits.attempt.min(give_up - Instant::now());
             let outcome = self.attempt(index, within, &mut ask).await;
             tries += 1;
@@ -248,7 +262,7 @@ impl Members {
     }
 
     /// Reads a range of keys.
-    pub(crate) async fn range(&self, key: &str, options: GetOptions) -> Result<GetResponse, Failure> {
+    pub(crate) async fn range(&self, key: impl AsRef<[u8]>, options: GetOptions) -> Result<GetResponse, Failure> {
         self.range_within(Limits::default(), key, options).await
     }
 
@@ -256,12 +270,12 @@ impl Members {
     pub(crate) async fn range_within(
         &self,
         limits: Limits,
-        key: &str,
+        key: impl AsRef<[u8]>,
         options: GetOptions,
     ) -> Result<GetResponse, Failure> {
         let answer = self
             .call_within(limits, |client| {
-                let (key, options) = (key.to_owned(), options.clone());
+                let (key, options) = (key.as_ref().to_vec(), options.clone());
                 async move { kv(&client).get(key, Some(options)).await }
             })
             .await?;
@@ -291,6 +305,7 @@ fn tls(access: &Access) -> TlsOptions {
         Some(bundle) => tls = tls.ca_certificate(Certificate::from_pem(bundle)),
         None => {
             for der in rustls_native_certs::load_native_certs().certs {
+                // The library takes PEM only.
                 tls = tls.ca_certificate(Certificate::from_pem(pem::encode(pem::CERTIFICATE, &der)));
             }
         }

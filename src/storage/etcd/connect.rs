@@ -37,12 +37,14 @@ pub(super) async fn reach(members: &Members, key: &str, within: Duration) -> Res
             let read = |client| async move { kv(&client).get(key, None).await };
             (i, members.attempt(i, limit, read).await)
         };
+        // All members at once: the first in the list may be the one that is down.
         let mut attempts: FuturesUnordered<_> = (0..urls.len()).map(ask).collect();
         let mut permanent = 0;
         while let Some((i, outcome)) = attempts.next().await {
             let failure = match outcome {
                 Ok(found) => {
                     members.saw(found.header());
+                    // Dropping the other attempts cancels them.
                     members.prefer(i);
                     return Ok(());
                 }
@@ -51,6 +53,7 @@ pub(super) async fn reach(members: &Members, key: &str, within: Duration) -> Res
             permanent += usize::from(failure.is_permanent());
             record(&mut failures[i], urls[i], &failure, limit, give_up);
         }
+        // A wrong certificate does not become right by waiting.
         if permanent == urls.len() || Instant::now() >= give_up {
             let why = urls.iter().zip(&failures).map(|(url, o)| format!("{url}: {}", o.why));
             return Err(ConnectError::Unreachable {

@@ -1,7 +1,7 @@
 //! Lists answered by etcd itself ([`list`], [`keys`]). Only keys and revisions are requested; an object comes
 //! from the cache if the cache has it at that revision, and is fetched otherwise.
 
-use super::resource::{DECODED_IN_PLACE, DECODED_PER_BYTE, ReadError, Resource, decode_off_thread, end_of};
+use super::resource::{DECODED_IN_PLACE, DECODED_PER_BYTE, ReadError, Resource, after, decode_off_thread, end_of};
 use crate::storage::cacher::Snapshot;
 use crate::storage::{ContinueToken, Entry, Error, ListOptions, Listing, Revision};
 use crate::telemetry::Operation;
@@ -25,31 +25,33 @@ struct Page {
     found: Vec<(String, Revision)>,
     /// Number of keys from the start of this page to the end of the range.
     count: usize,
-    more: bool,
+    /// Where the next page begins: after the last key, even if that is not in `found` because it is not text.
+    next: Option<Vec<u8>>,
     revision: Revision,
 }
 
 async fn range(
     resource: &Resource,
     what: Operation,
-    from: &str,
+    from: &[u8],
     prefix: &str,
     options: GetOptions,
 ) -> Result<GetResponse, ReadError> {
     let options = options.with_range(end_of(&resource.key(prefix)));
-    let from = resource.key(from);
-    let read = resource.counted(what, resource.shared.members.range(&from, options));
+    let read = resource.counted(what, resource.shared.members.range(from, options));
     Ok(read.await?)
 }
 
+/// Reads a page of the keys with a prefix. `from` is a full key.
 async fn page(
     resource: &Resource,
-    from: &str,
+    from: &[u8],
     prefix: &str,
     limit: i64,
     at: Option<Revision>,
 ) -> Result<Page, ReadError> {
     let mut options = GetOptions::new().with_keys_only().with_limit(limit);
+    // Pages after the first read at the revision of the first, or an object could be missed or listed twice.
     if let Some(at) = at {
         options = options.with_revision(at.0.cast_signed());
     }
@@ -62,7 +64,12 @@ async fn page(
     Ok(Page {
         found: found.collect(),
         count: usize::try_from(answer.count()).unwrap_or(0),
-        more: answer.more(),
+        next: answer
+            .kvs()
+            .last()
+            .filter(|_| answer.more())
+            .map(|last| after(last.key())),
+        // A read at a revision still has the current revision in its header.
         revision: at.unwrap_or(revision),
     })
 }
@@ -70,7 +77,7 @@ async fn page(
 /// Returns the objects of a page, at its revision.
 async fn objects(
     resource: &Resource,
-    from: &str,
+    from: &[u8],
     prefix: &str,
     page: &Page,
     limit: i64,
@@ -80,10 +87,12 @@ async fn objects(
         let entry = state.as_ref().and_then(|s| s.get(own));
         entry.filter(|e| e.revision == revision).cloned()
     };
+    // Counted before anything is fetched: a few single reads beat transferring the page, many do not.
     let unknown = page.found.iter().filter(|(own, r)| known(own, *r).is_none()).count();
     if unknown > SINGLE {
         let options = GetOptions::new()
             .with_limit(limit)
+            // The same revision as the keys, so that both describe one state.
             .with_revision(page.revision.0.cast_signed());
         let answer = range(resource, Operation::List, from, prefix, options).await?;
         return decode(resource, answer).await.map_err(ReadError::Broken);
@@ -106,6 +115,7 @@ pub(super) async fn decode(resource: &Resource, mut answer: GetResponse) -> Resu
     for pair in answer.take_kvs() {
         let Some(own) = resource.own(pair.key()) else { continue };
         let (own, revision) = (own.to_owned(), Revision(pair.mod_revision().cast_unsigned()));
+        // Decoding is most of the cost of a list; the cache has almost every object already.
         let state = match resource.cached(&own, revision) {
             Some(entry) => EntrySource::Cached(entry),
             None => {
@@ -147,6 +157,7 @@ pub(super) async fn list(resource: &Resource, options: &ListOptions, at: Option<
         false => many(resource, options, at, &mut looked_at).await,
     };
     if let Ok(listing) = &answer {
+        // At least the result: a single read examines its object without counting it.
         let looked_at = looked_at.max(listing.entries.len());
         let metrics = &resource.metrics;
         metrics.listed_from_store(looked_at, looked_at, listing.entries.len());
@@ -182,10 +193,12 @@ async fn many(
         0 => usize::MAX,
         limit => limit,
     };
-    let mut from = match &options.token {
-        Some(token) if token.start > options.prefix => token.start.clone(),
-        _ => options.prefix.clone(),
+    let start = match &options.token {
+        // A token cannot lead out of the prefix it was made for, whatever a client puts into it.
+        Some(token) if token.start > options.prefix => &token.start,
+        _ => &options.prefix,
     };
+    let mut from = resource.key(start).into_bytes();
     // With a selector any number of objects may not match, so full pages are read regardless of the limit.
     let size = match everything {
         true => i64::try_from(limit).map_or(PAGE, |l| l.min(PAGE)),
@@ -212,19 +225,21 @@ async fn many(
             let key = entry.key.clone();
             listing.entries.push(entry);
             if listing.entries.len() == limit {
-                if i + 1 < total || page.more {
+                if i + 1 < total || page.next.is_some() {
                     listing.next = Some(ContinueToken {
                         revision: Some(page.revision),
                         start: format!("{key}\0"),
                     });
+                    // etcd's count covers the range from this page's start, not only the page.
                     listing.remaining = everything.then(|| page.count.saturating_sub(i + 1));
                 }
                 return Ok(listing);
             }
         }
-        match page.found.last() {
-            Some((last, _)) if page.more => from = format!("{last}\0"),
-            _ => return Ok(listing),
+        match page.next {
+            // After the page's last key and not the last match: the rest of the page has been looked at.
+            Some(next) => from = next,
+            None => return Ok(listing),
         }
     }
 }
@@ -251,15 +266,14 @@ async fn keys_at(
     prefix: &str,
     at: Option<Revision>,
 ) -> Result<(Revision, Vec<(String, Revision)>), ReadError> {
-    let (mut from, mut pinned, mut out) = (prefix.to_owned(), at, Vec::new());
+    let (mut from, mut pinned, mut out) = (resource.key(prefix).into_bytes(), at, Vec::new());
     loop {
         let page = page(resource, &from, prefix, PAGE, pinned).await?;
         pinned = Some(page.revision);
-        let last = page.found.last().map(|(last, _)| format!("{last}\0"));
         out.extend(page.found);
-        match last {
-            Some(next) if page.more => from = next,
-            _ => return Ok((page.revision, out)),
+        match page.next {
+            Some(next) => from = next,
+            None => return Ok((page.revision, out)),
         }
     }
 }
@@ -273,11 +287,13 @@ pub(super) async fn is_consistent(resource: &Resource) -> Result<Option<bool>, E
     let Some(serving) = resource.ready() else {
         return Ok(None);
     };
+    // The snapshot first: whatever etcd reports afterwards is at least as new.
     let state = serving.cacher.snapshot();
     let (_, now) = keys(resource, "", false).await?;
     if same(&state, "", false, &now) {
         return Ok(Some(true));
     }
+    // The cache merely lags if it equals etcd's state at its own revision.
     match keys_at(resource, "", Some(state.revision)).await {
         Ok((_, then)) => Ok(Some(same(&state, "", false, &then))),
         // The cache's revision was compacted: the resource had no event for long. A recent change arrives
@@ -285,6 +301,7 @@ pub(super) async fn is_consistent(resource: &Resource) -> Result<Option<bool>, E
         Err(ReadError::Call(failure)) if failure.is_compacted() => {
             tokio::time::sleep(SETTLED).await;
             let still = serving.cacher.snapshot().revision == state.revision;
+            // A change since then makes the comparison meaningless; the next round decides.
             Ok(still.then_some(false))
         }
         Err(e) => Err(e.into()),
@@ -296,6 +313,7 @@ pub(super) fn same(state: &Snapshot, prefix: &str, single: bool, pairs: &[(Strin
     if single {
         return state.get(prefix).map(|e| e.revision) == pairs.first().map(|(_, r)| *r);
     }
+    // Both are in key order, so one pass suffices.
     let mut there = state.scan(prefix, Bound::Unbounded);
     pairs
         .iter()

@@ -74,9 +74,11 @@ impl Failure {
             etcd_client::Error::GRpcStatus(status) => status.message().to_owned(),
             other => other.to_string(),
         };
+        // Each layer of tonic and hyper wraps the one below; the innermost cause is the one an operator can
+        // act on.
         while let Some(e) = cause {
             let text = e.to_string();
-            // Layers repeat each other's texts.
+            // Layers repeat each other's messages.
             if text != "transport error" && !written.contains(&text) {
                 write!(f, ": {text}")?;
                 written += &text;
@@ -117,6 +119,7 @@ impl Failure {
 
     /// The requested revision has been compacted.
     pub(crate) fn is_compacted(&self) -> bool {
+        // etcd uses OUT_OF_RANGE for both kinds of revision errors; only the message tells them apart.
         matches!(self.status(), Some((OUT_OF_RANGE, text)) if text.contains("has been compacted"))
     }
 
@@ -160,6 +163,7 @@ impl fmt::Display for Failure {
                 write!(f, "{e}")?;
                 self.write_causes(f)
             }
+            // As etcd itself words a timeout, so that callers and clients need to know one message only.
             (Self::TimedOut, None) => f.write_str("etcdserver: request timed out"),
         }
     }

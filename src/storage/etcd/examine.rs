@@ -39,6 +39,7 @@ pub(crate) async fn members(access: &Access) -> Result<Vec<(String, Result<Membe
     let members = Members::new(access)?;
     let mut out = Vec::new();
     for (index, url) in members.urls().enumerate() {
+        // Linearizable reads of any key take the same path through the leader, whether it exists or not.
         let report = async { examine(members.member(index).await?).await };
         let report = tokio::time::timeout(WITHIN, report)
             .await
@@ -52,6 +53,7 @@ async fn examine(mut client: Client) -> Result<MemberReport, Failure> {
     let status = client.status().await?;
     let member = status.header().map_or(0, etcd_client::ResponseHeader::member_id);
     let alarms = client.alarm(AlarmAction::Get, AlarmType::None, None).await?;
+    // A member reports the alarms of the whole cluster.
     let own = alarms.alarms().iter().filter(|alarm| alarm.member_id() == member);
     let alarms = own.map(|alarm| match alarm.alarm() {
         AlarmType::Nospace => "NOSPACE".to_owned(),
@@ -67,6 +69,7 @@ async fn examine(mut client: Client) -> Result<MemberReport, Failure> {
     times.sort_unstable();
     Ok(MemberReport {
         version: status.version().to_owned(),
+        // The median: one slow read (a connection being set up) does not distort it.
         latency: times[READS / 2],
         has_leader: status.leader() != 0,
         is_learner: status.is_learner(),

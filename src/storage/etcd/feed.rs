@@ -11,7 +11,7 @@
 use super::direct;
 use super::progress::Requester;
 use super::resource::{
-    DECODED_IN_PLACE, DECODED_PER_BYTE, Decoder, Resource, Serving, State, decode_off_thread, end_of,
+    DECODED_IN_PLACE, DECODED_PER_BYTE, Decoder, Resource, Serving, State, after, decode_off_thread, end_of,
 };
 use crate::storage::cacher::{Cacher, Comparison as Outcome, Initial, Progress, Snapshot};
 use crate::storage::{Entry, Error, Event, Revision};
@@ -93,6 +93,7 @@ async fn compare_once(resource: &Resource) {
         Ok(Some(false)) => {
             resource.counters.compared(Outcome::Different);
             tracing::error!(prefix = %resource.prefix(), "the watch cache differs from etcd and is reloaded");
+            // A stored permit: the request is not lost if the feed is busy with a batch.
             resource.reload_wanted.notify_one();
         }
         Err(error) => {
@@ -111,13 +112,16 @@ async fn follow(resource: &Resource) {
                 resource.state.send_replace(State::Ready(serving.clone()));
                 let why = follow_watch(resource, &serving, revision).await;
                 tracing::warn!(prefix = %resource.prefix(), why, "the watch cache is reloaded");
+                // Before the watches end: a client that reconnects at once waits for the new cache.
                 resource.state.send_replace(State::Loading(Instant::now(), None));
+                // `close` and not `stop`: reads that have the old cache already may finish.
                 serving.cacher.close();
             }
             Err(e) => {
                 let why = e.to_string();
                 tracing::warn!(prefix = %resource.prefix(), error = %why, "the resource cannot be loaded");
                 resource.state.send_modify(|state| {
+                    // Only while loading; the reason is reported by the readiness check.
                     if let State::Loading(_, last) = state {
                         *last = Some(why);
                     }
@@ -131,7 +135,8 @@ async fn follow(resource: &Resource) {
 /// Reads all objects at one revision and builds a cache.
 async fn load(resource: &Resource) -> Result<(Serving, Revision), Error> {
     let end = end_of(resource.prefix());
-    let mut from = resource.prefix().to_owned();
+    let mut from = resource.prefix().as_bytes().to_vec();
+    // The first page fixes the revision for all others.
     let mut pinned: Option<Revision> = None;
     let mut entries: Vec<Arc<Entry>> = Vec::new();
     let revision = loop {
@@ -143,8 +148,9 @@ async fn load(resource: &Resource) -> Result<(Serving, Revision), Error> {
         let answer = resource.counted(Operation::List, read).await?;
         let revision = pinned.unwrap_or_else(|| resource.shared.members.saw(answer.header()));
         pinned = Some(revision);
+        // etcd's `more` flag and not the page's size: a last page may be full.
         let next = answer.kvs().last().filter(|_| answer.more());
-        let next = next.map(|last| String::from_utf8_lossy(last.key()).into_owned() + "\0");
+        let next = next.map(|last| after(last.key()));
         entries.extend(direct::decode(resource, answer).await?);
         match next {
             Some(next) => from = next,
@@ -154,6 +160,7 @@ async fn load(resource: &Resource) -> Result<(Serving, Revision), Error> {
     let progress = Arc::new(Progress::new(revision, resource.shared.freshness_wait));
     let initial = Initial {
         state: Snapshot::new(entries, revision),
+        // A fresh cache has no history; watches from before it get 410 Gone.
         base: revision,
         events: Vec::new(),
     };
@@ -173,8 +180,11 @@ async fn follow_watch(resource: &Resource, serving: &Serving, revision: Revision
             Ok(mut client) => {
                 let options = WatchOptions::new()
                     .with_range(end_of(resource.prefix()))
+                    // The next revision: `at` has been applied.
                     .with_start_revision((at.0 + 1).cast_signed())
+                    // Progress notifications let an idle resource's cache advance with the store's revision.
                     .with_progress_notify()
+                    // A large transaction would exceed the message limit and end the watch again and again.
                     .with_fragment();
                 let stream = client.watch(resource.prefix(), Some(options));
                 match tokio::time::timeout(OPEN, stream).await {
@@ -186,10 +196,12 @@ async fn follow_watch(resource: &Resource, serving: &Serving, revision: Revision
         };
         match end {
             End::Reload(why) => return why,
+            // No pause: the old member failed for somebody else, the new one is expected to answer.
             End::Failover => {}
             End::Broken(why) => {
                 tracing::debug!(prefix = %resource.prefix(), why, "a watch on etcd broke and is reopened");
                 resource.shared.members.leave(member);
+                // A watch that worked for a while is not part of a series of failures.
                 if opened.elapsed() > Duration::from_secs(10) {
                     delays.reset();
                 }
@@ -210,11 +222,13 @@ async fn read_events(
     // Before the watch exists, etcd ignores progress requests.
     let mut created = false;
     let mut heard = Instant::now();
+    // Pinned outside of the loop: recreating it per message would subscribe anew each time.
     let mut left = std::pin::pin!(resource.shared.members.left(member));
     // Fragments of a response that was too long for one message.
     let mut parts: Vec<WatchResponse> = Vec::new();
     loop {
         let trusted = resource.shared.progress_reliable.load(Ordering::Acquire);
+        // Only when somebody waits: unasked requests would load etcd for nothing.
         let wanted = resource.waiters.beyond(*at).filter(|_| created && trusted);
         // Events before progress requests: an event may make the request unnecessary.
         let answer = tokio::select! {
@@ -229,10 +243,12 @@ async fn read_events(
             }
             () = resource.reload_wanted.notified() => return End::Reload("it differed from etcd".to_owned()),
             () = &mut left => return End::Failover,
+            // A lagging cache alone proves nothing, since etcd may just have no event; a silent stream does.
             () = resource.lagging.notified() => match heard.elapsed() >= STALE_WATCH {
                 true => return End::Broken("no event although a newer revision is known".to_owned()),
                 false => continue,
             },
+            // Evaluates `wanted` anew with the waiter that has come.
             () = resource.waiters.changed() => continue,
         };
         let answer = match answer {
@@ -241,6 +257,7 @@ async fn read_events(
             Err(e) => return End::Broken(e.to_string()),
         };
         heard = Instant::now();
+        // The watch's start is gone, and with it the events in between.
         if answer.compact_revision() > 0 {
             return End::Reload(format!("revision {} has been compacted", at.0 + 1));
         }
@@ -273,6 +290,7 @@ async fn read_events(
         let unfinished = answer.0.fragment;
         parts.push(answer);
         if unfinished {
+            // A fragment alone would let the cache announce a revision of which it has only a part.
             continue;
         }
         match decode(resource, serving, std::mem::take(&mut parts), *at).await {
@@ -285,6 +303,7 @@ async fn read_events(
                 serving.cacher.dispatch(&events);
                 serving.progress.set_dispatched(*at);
             }
+            // A value that cannot be decoded must not be skipped: the cache would silently lack it.
             Err(e) => return End::Reload(e.to_string()),
         }
     }
@@ -317,6 +336,7 @@ fn events(decoder: &Decoder, cacher: &Cacher, parts: &[WatchResponse], at: Revis
             continue;
         };
         let revision = Revision(pair.mod_revision().cast_unsigned());
+        // After a reopening etcd may repeat events up to the start revision.
         if revision <= at {
             continue;
         }
@@ -328,6 +348,7 @@ fn events(decoder: &Decoder, cacher: &Cacher, parts: &[WatchResponse], at: Revis
         let entry = match (deleted, &previous) {
             (false, _) => decoder.entry(own, revision, Bytes::copy_from_slice(pair.value()))?,
             (true, Some(previous)) => Arc::new(previous.at_revision(revision)),
+            // It was created and deleted before the cache saw it; there is nothing to report.
             (true, None) => continue,
         };
         overlay.insert(own.to_owned(), (!deleted).then(|| entry.clone()));

@@ -38,6 +38,7 @@ impl Handle {
 
     /// Waits until etcd has reached a revision.
     async fn await_revision(&self, requested: Revision) -> Result<(), Error> {
+        // etcd offers no way to wait for a revision, so it is polled.
         let give_up = Instant::now() + self.0.shared.freshness_wait;
         loop {
             let current = self.0.current().await?;
@@ -52,6 +53,7 @@ impl Handle {
     }
 
     async fn get_from_etcd(&self, key: &str, min: MinRevision) -> Result<Option<Arc<Entry>>, Error> {
+        // The answer to the read carries etcd's revision, so the usual case needs no second call.
         let (entry, reached) = self.0.read(key, None).await?;
         match min {
             MinRevision::AtLeast(requested) if reached < requested => {
@@ -67,9 +69,11 @@ impl Handle {
         if serving.progress.applied() >= revision {
             return Ok(());
         }
+        // Registered before waiting, so that the feed requests progress.
         waiter.wants(revision);
         let there = serving.cacher.wait_for(revision).await;
         if there.is_err() {
+            // The watch may hang; the feed reopens it if it has heard nothing for long.
             self.0.lagging.notify_one();
         }
         there
@@ -81,6 +85,8 @@ impl Handle {
     /// # Errors
     /// The outer ones are those of the read.
     async fn catch_up_with_etcd(&self, serving: &Serving) -> Result<Result<(), Error>, Error> {
+        // Registered at once with the newest revision known: the progress response travels while the read
+        // below does.
         let waiter = self.0.waiters.register(self.0.shared.members.seen());
         let current = self.0.current().await?;
         Ok(self.catch_up(serving, waiter, current).await)
@@ -90,6 +96,7 @@ impl Handle {
     /// compares keys and revisions until the cache holds that state.
     async fn watch_verified(&self, serving: &Serving, options: &WatchOptions) -> Result<Box<dyn Watch>, Error> {
         let (prefix, single) = (&options.prefix, options.single);
+        // Keys and revisions only; comparing them decides without transferring a value.
         let (revision, pairs) = direct::keys(&self.0, prefix, single).await?;
         let give_up = Instant::now() + self.0.shared.freshness_wait;
         loop {
@@ -103,6 +110,7 @@ impl Handle {
                 if let Some(watch) = serving.cacher.watch_confirmed(options.clone(), seen, revision)? {
                     return Ok(watch);
                 }
+                // The cache has changed in between; compare again.
                 continue;
             }
             if Instant::now() + POLL > give_up {
@@ -121,6 +129,7 @@ impl Handle {
             && serving.progress.applied() >= revision
         {
             match serving.cacher.list(options.clone()).await {
+                // Older than the ring, but etcd keeps history for minutes.
                 Err(Error::Compacted(_)) => {}
                 answer => return answer,
             }
@@ -132,6 +141,7 @@ impl Handle {
 
     /// A list from the cache once its watch has brought `revision`, or else from etcd.
     async fn at_least(&self, serving: &Serving, revision: Revision, options: ListOptions) -> Result<Listing, Error> {
+        // A future revision must fail here: etcd's own answer to it has another form.
         if self.0.shared.members.seen() < revision {
             self.await_revision(revision).await?;
         }
@@ -141,6 +151,7 @@ impl Handle {
                 return serving.cacher.list(options).await;
             }
         }
+        // The newest state is at least as new as requested.
         direct::list(&self.0, &options, None).await
     }
 
@@ -152,6 +163,7 @@ impl Handle {
                 options.version = VersionMatch::NotOlderThan(MinRevision::Latest);
                 return serving.cacher.list(options).await;
             }
+            // A lagging cache costs latency, never consistency: etcd answers instead.
             let answer = direct::list(&self.0, &options, None).await;
             self.0.counters.consistent[if answer.is_ok() { 1 } else { 2 }].add(1);
             return answer;
@@ -215,18 +227,22 @@ impl Storage for Handle {
         let serving = self.0.serving().await?;
         match options.initial {
             None if options.since.is_none() => {
+                // A watch without a revision starts now; the cache may be ahead of the last read's answer by
+                // the time it returns.
                 options.since = Some(self.0.current().await?.max(serving.progress.applied()));
             }
             None | Some(MinRevision::Any) => {}
             Some(min) => {
                 let requested = match min {
                     MinRevision::AtLeast(revision) => revision,
+                    // The latest state: no cached revision suffices without asking etcd.
                     _ => Revision(u64::MAX),
                 };
                 if serving.progress.applied() < requested {
                     if let MinRevision::AtLeast(revision) = min {
                         self.await_revision(revision).await?;
                     }
+                    // The caching layer need not wait again: freshness has been established here.
                     options.initial = Some(MinRevision::Any);
                     if !self.is_trusted() {
                         return self.watch_verified(&serving, &options).await;
@@ -264,6 +280,7 @@ impl Storage for Handle {
     }
 
     fn last_change(&self) -> Revision {
+        // A write of our own counts before its event arrives, so that a cached list is known to be old.
         let wrote = Revision(self.0.last_write.load(Ordering::Acquire));
         self.0.ready().map_or(wrote, |s| s.cacher.last_change().max(wrote))
     }

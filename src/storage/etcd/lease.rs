@@ -41,12 +41,14 @@ impl Leases {
 
     /// Returns a lease that lives for at least `ttl` seconds from now.
     pub(crate) async fn take(&self, members: &Members, ttl: u64, metrics: &StorageMetrics) -> Result<i64, Error> {
+        // etcd refuses a lease of zero seconds.
         let ttl = ttl.max(1);
         // Held across the grant, so that concurrent creates share the new lease.
         let mut last = self.last.lock().await;
         let lost = self.lost.load(Ordering::Acquire);
         if let Some(lease) = &mut *last
             && lease.ttl == ttl
+            // A lease that etcd reported as unknown may still be the shared one here.
             && lease.id != lost
             && lease.objects < OBJECTS
             && Instant::now() < lease.until
@@ -55,7 +57,9 @@ impl Leases {
             return Ok(lease.id);
         }
         let window = self.window.min(Duration::from_secs_f64(ttl as f64 * PART));
+        // Measured from before the grant: the lease's time starts at etcd, at some moment during the call.
         let requested = Instant::now();
+        // Longer by the window, so that the last object that joins still lives for its full time.
         let seconds = (ttl + window.as_secs()).cast_signed();
         let granted = members
             .call(|client| async move { client.lease_client().grant(seconds, None).await })
@@ -74,6 +78,7 @@ impl Leases {
 
     /// Stops a lease from being reused.
     pub(crate) fn forget(&self, id: i64) {
+        // One id suffices: only the last lease is ever reused.
         self.lost.store(id, Ordering::Release);
     }
 }

@@ -70,6 +70,7 @@ pub(super) async fn probe(shared: &Shared, result: &ProbeResult, key: &str, time
         attempt: half,
         total: timeout,
     };
+    // A zero or tiny timeout must not become a busy loop.
     let every = half.max(Duration::from_millis(100));
     loop {
         let read = shared.members.range_within(limits, key, GetOptions::new());
@@ -94,6 +95,7 @@ pub(super) async fn check_versions_and_alarms_periodically(shared: Arc<Shared>) 
 pub(super) async fn check_versions_and_alarms(shared: &Shared) {
     if shared.decide_by_version {
         let versions = shared.members.versions().await;
+        // One old member suffices to distrust: a watch may be moved to it at any time.
         let trusted = versions.iter().all(|v| v.as_deref().is_some_and(is_trusted));
         shared.progress_reliable.store(trusted, Ordering::Release);
     }
@@ -104,8 +106,10 @@ pub(super) async fn check_versions_and_alarms(shared: &Shared) {
             maintenance.alarm(AlarmAction::Get, AlarmType::None, None).await
         })
         .await;
+    // No answer says nothing about alarms; the last known state stays.
     let Ok(alarms) = alarms else { return };
     let full = alarms.alarms().iter().any(|a| a.alarm() == AlarmType::Nospace);
+    // Logged only on a change; the check runs every few seconds.
     if shared.no_space.swap(full, Ordering::AcqRel) != full {
         if full {
             tracing::error!(
@@ -137,11 +141,14 @@ pub(super) async fn measure(shared: Arc<Shared>, probe: Arc<Probe>, every: Durat
 /// revision of its last look; the others only update what they know. History is thus kept for one to two
 /// intervals. Never returns.
 pub(super) async fn compact(shared: Arc<Shared>, interval: Duration) {
+    // Version 0 stands for a key that does not exist: the first look only learns the others' state.
     let (mut version, mut revision) = (0, 0);
     loop {
         tokio::time::sleep(interval).await;
         match compact_once(&shared, version, revision).await {
             Ok((v, r)) => (version, revision) = (v, r),
+            // The old pair is kept; if the write did happen, the comparison fails next time and the pair is
+            // read anew.
             Err(e) => tracing::warn!(error = %e, "compaction failed and will be retried"),
         }
     }
@@ -152,6 +159,7 @@ async fn compact_once(shared: &Shared, version: i64, revision: i64) -> Result<(i
         .members
         .call(|client| {
             let txn = Txn::new()
+                // Decided by etcd in one transaction: of several servers exactly one wins.
                 .when([Compare::version(COMPACTED, CompareOp::Equal, version)])
                 .and_then([TxnOp::put(COMPACTED, revision.to_string(), None)])
                 .or_else([TxnOp::get(COMPACTED, None)]);
@@ -165,11 +173,13 @@ async fn compact_once(shared: &Shared, version: i64, revision: i64) -> Result<(i
             Some(TxnOpResponse::Get(found)) => found.kvs().first(),
             _ => None,
         };
+        // The winner compacts to this revision; lists below it are refused by all servers alike.
         if let Some(revision) = theirs.and_then(|pair| pair.value_str().ok()?.parse().ok()) {
             shared.compaction.advance(Revision(revision));
         }
         return Ok((theirs.map_or(0, etcd_client::KeyValue::version), now));
     }
+    // In the first round there is no earlier revision to compact to.
     if revision > 0 {
         let compacted = shared
             .members
@@ -183,6 +193,7 @@ async fn compact_once(shared: &Shared, version: i64, revision: i64) -> Result<(i
         }
         shared.compaction.advance(Revision(revision.cast_unsigned()));
     }
+    // Our own write has increased the version by one.
     Ok((version + 1, now))
 }
 

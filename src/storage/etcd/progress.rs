@@ -40,6 +40,8 @@ impl Waiters {
     /// The newest revision that is waited for, if it is newer than `at`.
     pub(crate) fn beyond(&self, at: Revision) -> Option<Revision> {
         let wanted = Revision(self.wanted.load(Ordering::Acquire));
+        // Without the count, the mark of a read that has given up would keep progress requests going for
+        // ever.
         (wanted > at && self.count.load(Ordering::Acquire) > 0).then_some(wanted)
     }
 
@@ -53,6 +55,7 @@ impl Waiter<'_> {
     /// The read needs at least `revision`.
     pub(crate) fn wants(&self, revision: Revision) {
         self.0.wanted.fetch_max(revision.0, Ordering::AcqRel);
+        // `notify_one` keeps a permit: the feed sees the change even if it is busy just now.
         self.0.changed.notify_one();
     }
 }
@@ -78,6 +81,8 @@ impl Requester {
     /// Returns once a request for `wanted` is due. Cancel safe.
     pub(crate) async fn due(&self, wanted: Revision) {
         let Some(sent) = &self.0 else { return };
+        // An answer that was too old for the same wish means that etcd lags; asking again at once would only
+        // spin.
         if sent.in_flight || wanted <= sent.wanted {
             tokio::time::sleep_until(sent.at + RETRY).await;
         }

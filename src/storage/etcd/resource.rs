@@ -100,6 +100,7 @@ pub(super) struct Resource {
 /// Returns the first key after all keys with this prefix, which must not be empty.
 pub(super) fn end_of(prefix: &str) -> Vec<u8> {
     let mut end = prefix.as_bytes().to_vec();
+    // A byte of 0xff has no successor: it is dropped and the byte before it incremented.
     while let Some(last) = end.pop() {
         if last < 0xff {
             end.push(last + 1);
@@ -107,6 +108,12 @@ pub(super) fn end_of(prefix: &str) -> Vec<u8> {
         }
     }
     end
+}
+
+/// Returns the first key after this one, from which the next page is read. Bytes and not text: a key that is not
+/// UTF-8 has no text, and a page from another key would skip some or repeat them for ever.
+pub(super) fn after(key: &[u8]) -> Vec<u8> {
+    [key, b"\0"].concat()
 }
 
 impl Resource {
@@ -138,6 +145,8 @@ impl Resource {
                 State::Ready(serving) => Ok(serving.clone()),
                 State::Stopped => Err(Error::NotReady(1)),
                 State::Loading(..) => {
+                    // `not_ready` borrows the channel again; a second read guard on one thread can deadlock
+                    // with a waiting writer.
                     drop(state);
                     Err(self.not_ready())
                 }
@@ -197,6 +206,7 @@ impl Resource {
 
     /// Decodes a stored value into an entry, off the reactor if it is large.
     pub(crate) async fn entry(&self, own: &str, revision: Revision, value: &[u8]) -> Result<Arc<Entry>, Error> {
+        // Copied, so that the entry does not keep the whole response alive.
         let value = Bytes::copy_from_slice(value);
         if value.len() <= DECODED_IN_PLACE {
             return self.decoder.entry(own, revision, value);
@@ -209,6 +219,7 @@ impl Resource {
     /// Returns the entry of a pair, from the cache if it has the same revision.
     pub(crate) async fn entry_of(&self, own: &str, pair: &KeyValue) -> Result<Arc<Entry>, Error> {
         let revision = Revision(pair.mod_revision().cast_unsigned());
+        // Decoding again would also make a second copy of an object in memory.
         match self.cached(own, revision) {
             Some(entry) => Ok(entry),
             None => self.entry(own, revision, pair.value()).await,
@@ -245,6 +256,7 @@ impl Resource {
 
     /// Returns the cluster's current revision with a linearizable read.
     pub(crate) async fn current(&self) -> Result<Revision, Error> {
+        // One key at most: only the response header is of interest.
         let options = GetOptions::new().with_keys_only().with_limit(1);
         let answer = self.counted(Operation::Get, self.shared.members.range(self.prefix(), options));
         let answer = answer.await?;
@@ -259,6 +271,7 @@ impl Resource {
         ttl: Option<u64>,
     ) -> Result<Arc<Entry>, Error> {
         let key = self.key(own);
+        // etcd gives a key that does not exist the modification revision 0.
         let expected = match when {
             Precondition::Absent => 0,
             Precondition::Unchanged(revision) => revision.0.cast_signed(),
@@ -270,6 +283,7 @@ impl Resource {
             Precondition::Absent => Operation::Create,
             Precondition::Unchanged(_) => Operation::Update,
         };
+        // An expired shared lease fails the whole transaction; it is replaced and the write repeated.
         let mut lost_leases = 0;
         let (answer, repeated) = loop {
             let lease = match ttl {
@@ -279,6 +293,8 @@ impl Resource {
                     leases.take(&self.shared.members, ttl, &self.metrics).await?
                 }
             };
+            // Counts attempts: only after a repetition may a failed comparison be due to our own first
+            // attempt.
             let tries = AtomicUsize::new(0);
             let call = self.shared.members.call(|client| {
                 tries.fetch_add(1, Ordering::Relaxed);
@@ -304,6 +320,8 @@ impl Resource {
             return Ok(Arc::new(draft.into_entry(own, revision)));
         }
         let there = first_pair(&answer.op_responses());
+        // The value alone proves nothing for the first attempt: somebody else may have written the same.
+        // After a repetition it makes no difference who did.
         if repeated
             && let Some(pair) = &there
             && pair.mod_revision() > expected
@@ -323,6 +341,7 @@ impl Resource {
     pub(crate) async fn delete(&self, own: &str, unchanged: Revision) -> Result<Arc<Entry>, Error> {
         let key = self.key(own);
         let expected = unchanged.0.cast_signed();
+        // The usual case returns the cached state and decodes nothing.
         let known = self.ready().and_then(|s| s.cacher.peek(own));
         let known = known.filter(|e| e.revision == unchanged);
         let tries = AtomicUsize::new(0);
@@ -346,6 +365,8 @@ impl Resource {
                     Some(pair) => self.entry(own, unchanged, pair.value()).await?,
                     None => return Err(Error::Conflict(None)),
                 },
+                // Cannot happen in a transaction that succeeded with `prev_key`; a conflict makes the caller
+                // read again.
                 (None, _) => return Err(Error::Conflict(None)),
             };
             self.await_own(revision).await;
@@ -361,6 +382,7 @@ impl Resource {
 
     fn refused(&self, failure: Failure) -> Error {
         if failure.is_no_space() {
+            // Before the next alarm check, so that the readiness check does not lag.
             self.shared.no_space.store(true, Ordering::Release);
         }
         failure.into()
@@ -369,6 +391,7 @@ impl Resource {
     /// Waits until this process's cache shows a write, so that even reads without freshness requirement see
     /// it.
     async fn await_own(&self, revision: Revision) {
+        // Set before waiting: `last_change` must include a write even if its event never arrives.
         self.last_write.fetch_max(revision.0, Ordering::AcqRel);
         if let Some(serving) = self.ready() {
             // A timeout means that the watch is being reopened. Reads of the latest state do not depend on
@@ -413,6 +436,7 @@ impl Decoder {
         })?;
         let broken = |why: Undecodable| Error::Failed(format!("unable to decode key {key:?}: {why}"));
         let mut tree = values::decode(&opened.bytes).map_err(broken)?;
+        // Compared before conversion, which makes any object look current.
         let today = values::is_written_so(&opened.bytes, &tree, self.media);
         let revived = self.convert.as_ref().map_or(Ok(false), |convert| convert(&mut tree));
         let converted = revived.map_err(broken)?;

@@ -4,7 +4,7 @@
 use super::client::{Access, Members, kv};
 use super::connect;
 use super::error::{ConnectError, Failure};
-use super::resource::end_of;
+use super::resource::{after, end_of};
 use super::values::{self, MediaType};
 use crate::apimachinery::value::Value;
 use crate::storage::transform::ENCRYPTED;
@@ -106,6 +106,7 @@ impl Exchange {
     /// [`Error::Connect`] if no member answers within the time.
     pub(crate) async fn connect(access: &Access, within: Duration) -> Result<Self, Error> {
         let members = Members::new(access).map_err(Error::Connect)?;
+        // Any key will do; the filler's is our own.
         connect::reach(&members, FILLER, within).await.map_err(Error::Connect)?;
         Ok(Self { members })
     }
@@ -117,7 +118,8 @@ impl Exchange {
     /// [`Error::Refused`].
     pub(crate) async fn read(&self, prefix: &str, progress: Progress<'_>) -> Result<(u64, Vec<Pair>), Error> {
         let end = end_of(prefix);
-        let (mut from, mut pinned, mut out) = (prefix.to_owned(), None, Vec::new());
+        let (mut from, mut pinned, mut out) = (prefix.as_bytes().to_vec(), None, Vec::new());
+        // Thousands of Events share a few leases; each is asked for once.
         let mut leases: HashMap<i64, Option<i64>> = HashMap::new();
         loop {
             let mut options = GetOptions::new().with_range(end.clone()).with_limit(PAGE);
@@ -136,6 +138,7 @@ impl Exchange {
                                 .members
                                 .call(|client| async move { client.lease_client().time_to_live(id, None).await })
                                 .await?;
+                            // A lease that has expired since the read reports -1.
                             let at = (left.ttl() > 0).then(|| now() + left.ttl() * 1000);
                             leases.insert(id, at);
                             at
@@ -150,9 +153,10 @@ impl Exchange {
                 });
             }
             let read = out.len() as u64;
+            // `count` covers the rest of the range only, so the total is a lower bound on later pages.
             progress(read, read.max(u64::try_from(answer.count()).unwrap_or(0)));
             match answer.kvs().last() {
-                Some(last) if answer.more() => from = String::from_utf8_lossy(last.key()).into_owned() + "\0",
+                Some(last) if answer.more() => from = after(last.key()),
                 _ => {
                     out.sort_by_key(|p| p.revision);
                     return Ok((revision.cast_unsigned(), out));
@@ -187,14 +191,13 @@ impl Exchange {
         let mut at = self.revision().await?;
         let mut filled = false;
         for (done, object) in objects.iter().enumerate() {
+            // Revisions advance by writing; etcd offers no other way.
             while keep && at + 1 < object.revision {
-                let put = self
-                    .members
-                    .call(|client| async move { kv(&client).put(FILLER, "", None).await });
-                at = self.members.saw(put.await?.header()).0;
+                at = self.fill(at + 1).await?;
                 filled = true;
             }
             let left = object.expires.map(|ms| (ms - now()) / 1000);
+            // Expired meanwhile; etcd would delete it at once.
             if left.is_some_and(|seconds| seconds <= 0) {
                 continue;
             }
@@ -207,6 +210,7 @@ impl Exchange {
                     grant.await?.id()
                 }
             };
+            // Encrypted values are bound to their key and not to an encoding; they are copied as they are.
             let value = match object.value.starts_with(ENCRYPTED) {
                 true => object.value.clone(),
                 false => values::encode(&object.value, media),
@@ -216,6 +220,7 @@ impl Exchange {
                 .call(|client| {
                     let options = (lease != 0).then(|| PutOptions::new().with_lease(lease));
                     let txn = Txn::new()
+                        // Never overwrites: a cluster in use must not be damaged by an import.
                         .when([Compare::mod_revision(&*object.key, CompareOp::Equal, 0)])
                         .and_then([TxnOp::put(&*object.key, value.to_vec(), options)]);
                     async move { kv(&client).txn(txn).await }
@@ -238,6 +243,20 @@ impl Exchange {
         Ok(())
     }
 
+    /// Makes a revision by writing the filler key, which names it. A repetition whose first attempt was executed
+    /// after all does nothing: another revision could be that of the next object. Returns the cluster's revision.
+    async fn fill(&self, revision: u64) -> Result<u64, Error> {
+        let name = revision.to_string();
+        let filled = self.members.call(|client| {
+            let txn = Txn::new()
+                // False also if there is no filler yet.
+                .when([Compare::value(FILLER, CompareOp::Equal, &*name)])
+                .or_else([TxnOp::put(FILLER, &*name, None)]);
+            async move { kv(&client).txn(txn).await }
+        });
+        Ok(self.members.saw(filled.await?.header()).0)
+    }
+
     /// Compacts the cluster at its current revision.
     ///
     /// # Errors
@@ -249,8 +268,39 @@ impl Exchange {
             .call(|client| async move { kv(&client).compact(revision.cast_signed(), None).await })
             .await;
         match done {
+            // Compacted already: nothing left to do.
             Err(e) if !e.is_compacted() => Err(e.into()),
             _ => Ok(revision),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::feed::etcd_process::{self, Etcd};
+    use super::*;
+
+    #[test]
+    fn pages_continue_after_a_key_that_is_not_text() {
+        assert_eq!(after(b"/registry/pods/\xff"), b"/registry/pods/\xff\0");
+    }
+
+    #[tokio::test]
+    async fn repeated_filling_makes_one_revision() {
+        if !etcd_process::is_there() {
+            return;
+        }
+        let etcd = Etcd::start(1);
+        let access = Access {
+            servers: etcd.servers(),
+            ..Access::default()
+        };
+        let exchange = Exchange::connect(&access, Duration::from_secs(60))
+            .await
+            .expect("it answers");
+        let before = exchange.revision().await.expect("it answers");
+        for (next, made) in [(1, 1), (1, 1), (2, 2), (2, 2)] {
+            assert_eq!(exchange.fill(before + next).await.expect("filled"), before + made);
         }
     }
 }

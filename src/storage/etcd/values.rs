@@ -34,6 +34,7 @@ fn is_protobuf(version: &str, media: MediaType) -> bool {
 pub(crate) fn is_written_so(bytes: &[u8], object: &Value, media: MediaType) -> bool {
     let (version, kind) = (object.str_at(&["apiVersion"]), object.str_at(&["kind"]));
     let protobuf = is_protobuf(version, media) && protobuf::definition(version, kind).is_some();
+    // The encoding is recognised by the envelope's magic; JSON never begins with it.
     bytes.starts_with(&wire::MAGIC) == protobuf
 }
 
@@ -42,6 +43,7 @@ pub(crate) fn encode(object: &Bytes, media: MediaType) -> Bytes {
     if media != MediaType::Protobuf {
         return object.clone();
     }
+    // What cannot be parsed is stored as it is rather than lost.
     let Ok(tree) = json::decode(object) else {
         return object.clone();
     };
@@ -64,17 +66,21 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Value, Undecodable> {
             kind: kind.to_owned(),
         })?;
         protobuf::decode(def, version, kind, unknown.raw)?
+    // JSON first: it is valid YAML, but its own parser is much faster.
     } else if bytes.trim_ascii_start().first() == Some(&b'{') {
         json::decode(bytes)?
     } else {
         yaml::decode(bytes)?
     };
+    // A scalar, which any short garbage is in YAML, is not an object.
     if tree.at(&["metadata"]).as_object().is_none() {
         return Err(Undecodable::NoMetadata);
     }
     let (version, kind) = (tree.str_at(&["apiVersion"]), tree.str_at(&["kind"]));
+    // Only built-in kinds have a definition; custom resources are taken as they are.
     let def = Some(version).filter(|v| !v.is_empty());
     if let Some(def) = def.and_then(|version| protobuf::definition(version, kind)) {
+        // Taken before normalising, which borrows the tree.
         let claims = kind == "StatefulSet";
         normalize(def, &mut tree)?;
         if claims {

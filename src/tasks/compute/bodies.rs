@@ -34,6 +34,7 @@ impl Bodies {
     /// who do not read their responses cannot stop the others.
     fn has_room(&self, id: u64, config: &super::Config) -> bool {
         let of_flow = self.of_flow(id);
+        // Half of the caller's bytes, as in `account_for`: the rest is for its next requests.
         of_flow == 0 || (of_flow < config.body_bytes_per_flow / 2 && self.all < config.body_bytes)
     }
 
@@ -58,6 +59,8 @@ impl Bodies {
             let limit = config.body_bytes_per_flow / 2;
             let was_above = of_flow.bytes >= limit;
             of_flow.bytes -= bytes;
+            // Only on crossing the limit; otherwise each of thousands of chunks would wake every waiting
+            // response.
             if of_flow.bytes == 0 || (was_above && of_flow.bytes < limit) {
                 notify(of_flow);
             }
@@ -66,6 +69,7 @@ impl Bodies {
             }
         }
         if was_full && self.all < config.body_bytes {
+            // Everyone is notified and looks again; the first ones use up the room.
             self.by_flow.values().for_each(notify);
         }
     }
@@ -110,6 +114,7 @@ impl Reservation {
     fn grow_within(&mut self, bytes: usize, most: usize) -> Result<(), Error> {
         let config = &self.shared.config;
         let mut bodies = self.shared.bodies.lock();
+        // `System` is never refused: the server's own work must not depend on what callers occupy.
         if let Flow::Caller(id) = self.flow {
             let reason = if bodies.all + bytes > config.body_bytes {
                 Some("bodies")
@@ -174,10 +179,12 @@ impl Current {
             Some(notify.notified_owned())
         };
         let Some(mut notified) = room() else { return Ok(()) };
+        // From here on the flow counts as held back, until the wait ends or is dropped.
         let _held_back = self.runnable.as_ref().map(|jobs| jobs.hold_back());
         let wait = async {
             loop {
                 notified.await;
+                // Another response may have taken the room first.
                 match room() {
                     Some(next) => notified = next,
                     None => return,
@@ -232,6 +239,7 @@ pub(crate) fn account_for_part(bytes: Bytes) -> Bytes {
 /// An empty reservation; `None` if the buffer is not accounted for.
 fn reservation_for(bytes: &Bytes) -> Option<Reservation> {
     const COUNTED: usize = 64 << 10;
+    // A buffer that others hold is not freed when this response ends.
     if bytes.len() < COUNTED || !bytes.is_unique() {
         return None;
     }

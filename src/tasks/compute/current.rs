@@ -50,6 +50,7 @@ pub(crate) async fn offload<T: Send + 'static>(
     memory: usize,
     work: impl Future<Output = T> + Send + 'static,
 ) -> Result<T, Error> {
+    // Within a job it would wait for memory beside its own, which can deadlock.
     match current_with_lease().filter(|current| current.lease.is_none()) {
         Some(current) => current.run(memory, work).await,
         None => Ok(work.await),
@@ -194,6 +195,7 @@ impl<F: Future> Future for Within<F> {
             }
         }
         let this = self.project();
+        // Swapped and not set: polls nest, and the outer one must find its own pool again.
         CURRENT.with_borrow_mut(|current| std::mem::swap(current, this.current));
         let _swap = Swap(this.current);
         this.inner.poll(cx)

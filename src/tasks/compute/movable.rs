@@ -55,6 +55,7 @@ pub(crate) fn is_large(object: &Value) -> bool {
 /// [`Error::Interrupted`] if the pool stopped the work.
 pub(crate) fn movable<T: Send + 'static>(work: BoxFuture<'static, T>) -> Movable<T> {
     match current_with_lease() {
+        // Outside of a pool, or in a job: there is nowhere to move to.
         Some(current) if current.lease.is_none() => Movable::Reactor(current.within(work)),
         _ => Movable::Moved(Box::pin(async move { Ok(work.await) })),
     }
@@ -80,13 +81,16 @@ impl<T: Send + 'static> Future for Movable<T> {
             }
         }
         if let Self::Reactor(work) = &mut *self {
+            // The place is per poll: another future polled on this thread meanwhile must not see it.
             let outer = Restore(PLACE.replace(Place::Reactor));
             let polled = Pin::new(work).poll(cx);
             let place = PLACE.get();
             drop(outer);
             match (polled, place) {
                 (Poll::Ready(done), _) => return Poll::Ready(Ok(done)),
+                // A future that is ready has no rest to move.
                 (Poll::Pending, Place::Leaving(memory)) => {
+                    // The placeholder is never polled; it only lets the work be moved out of `self`.
                     *self = std::mem::replace(&mut *self, Self::Moved(Box::pin(pending()))).moved(memory);
                 }
                 (Poll::Pending, _) => return Poll::Pending,
@@ -108,6 +112,8 @@ impl<T: Send + 'static> Movable<T> {
                 let (work, current) = within.into_parts();
                 Self::Moved(Box::pin(async move {
                     let current = current.ok_or(Error::Interrupted)?;
+                    // Without `movable` around it: in the job, `leave_reactor` finds the place `Fixed` and
+                    // does nothing.
                     current.run_entering(memory, Entrance::Unlimited, work).await
                 }))
             }
@@ -140,6 +146,7 @@ pub(crate) async fn leave_reactor_to_decode(stored: usize) {
 /// # Cancel safety
 /// Cancel safe.
 pub(crate) async fn leave_reactor_with(object: &Value) {
+    // Measuring walks the object, so the cheap test comes first.
     if PLACE.get() != Place::Fixed && is_large(object) {
         leave_reactor(MEMORY_OF_LARGE_OBJECT).await;
     }
@@ -154,6 +161,7 @@ impl Future for LeaveReactor {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        // Asked once: the next poll is on the pool, or the work was not movable.
         if !self.asked && PLACE.get() != Place::Fixed {
             self.asked = true;
             PLACE.set(Place::Leaving(self.memory));

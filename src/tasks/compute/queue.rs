@@ -53,9 +53,11 @@ impl Memory {
     /// alone.
     fn has_room(&self, flow: usize, wanted: usize) -> bool {
         if wanted <= SMALL_JOB_BYTES {
+            // The first small job always fits, as the first big one does.
             return self.small == 0 || self.small + wanted <= self.limit / 4;
         }
         let in_all = self.big == 0 || self.big + wanted <= self.limit / 4 * 3;
+        // Half for one flow, so that its big jobs cannot keep the others out.
         in_all && (flow == 0 || flow + wanted <= self.limit / 2)
     }
 
@@ -125,6 +127,7 @@ impl<T> FairQueue<T> {
         let now = self.now;
         let flow = self.flows.entry(id).or_insert_with(|| Flow::new(now));
         if !flow.is_waiting() {
+            // An idle flow keeps a debt but earns no credit.
             flow.virtual_time = flow.virtual_time.max(now);
             self.order.insert((flow.virtual_time, id));
         }
@@ -138,10 +141,13 @@ impl<T> FairQueue<T> {
         }
         let mut found = None;
         let mut reserved = false;
+        // Usually the first flow can run; the loop goes on only while memory is short.
         for &(_, id) in &self.order {
             let flow = self.flows.get_mut(&id).expect("an ordered flow exists");
             let startable = |flow: &Flow<T>| {
                 let wanted = flow.new.front().map(|(_, wanted)| *wanted);
+                // Once a big job has been passed over too often no other big one may start, so that memory
+                // frees up for it.
                 wanted.is_some_and(|w| (w <= SMALL_JOB_BYTES || !reserved) && self.memory.has_room(flow.memory, w))
             };
             if !flow.woken.is_empty() || startable(flow) {
@@ -153,6 +159,7 @@ impl<T> FairQueue<T> {
         }
         let id = found?;
         let flow = self.flows.get_mut(&id).expect("an ordered flow exists");
+        // `max`: the flow may lag behind the queue's time.
         self.now = self.now.max(flow.virtual_time);
         let item = match flow.woken.pop_front() {
             Some(item) => item,
@@ -181,6 +188,7 @@ impl<T> FairQueue<T> {
         let was = flow.virtual_time;
         flow.virtual_time += used;
         if flow.is_waiting() {
+            // The order's key contains the virtual time, so it is replaced and not changed in place.
             self.order.remove(&(was, id));
             self.order.insert((flow.virtual_time, id));
         }
@@ -210,11 +218,13 @@ impl<T> FairQueue<T> {
         {
             self.flows.remove(&id);
         }
+        // Resetting also keeps virtual times from growing for ever.
         if self.order.is_empty() && self.started == 0 {
             // No flow competes, so no flow is ahead.
             self.flows.clear();
             self.now = 0;
         } else if self.flows.len() > MAX_FLOWS {
+            // Their debts are lost; a bounded map matters more.
             self.flows.retain(|_, flow| !flow.is_idle());
         }
     }

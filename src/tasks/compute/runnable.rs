@@ -70,6 +70,7 @@ pub(crate) struct HeldBackFlows {
 impl HeldBackFlows {
     /// True if a response of the flow waits.
     pub(crate) fn contains(&self, flow: u64) -> bool {
+        // The counter spares the lock in the common case that nobody is held back.
         self.flows.load(Ordering::Relaxed) > 0 && self.responses.lock().contains_key(&flow)
     }
 

@@ -214,3 +214,27 @@ async fn idle_threads_call_the_hook_once_after_their_last_job() {
         assert_eq!(CALLS.load(Ordering::SeqCst), calls);
     }
 }
+
+#[tokio::test]
+async fn memory_of_a_big_job_admits_several_smaller_ones_at_once() {
+    let (pool, _) = pool(Config {
+        threads: 3,
+        memory_bytes: 32 << 20,
+        ..Config::default()
+    });
+    let (done, is_done) = oneshot::channel();
+    let big = pool.spawn(pool.flow("big"), 24 << 20, async move { done.send(()) });
+    is_done.await.unwrap();
+    // Each occupies its thread until the other one runs, too.
+    let both = Arc::new(std::sync::Barrier::new(2));
+    let smaller = ["a", "b"].map(|user| {
+        let both = Arc::clone(&both);
+        pool.spawn(pool.flow(user), 8 << 20, async move { both.wait() })
+            .unwrap()
+    });
+    // A finished job keeps its memory until its result has been taken.
+    drop(big);
+    let all = futures_util::future::join_all(smaller);
+    let all = tokio::time::timeout(Duration::from_secs(60), all).await;
+    assert_eq!(all.expect("both run at once").len(), 2);
+}

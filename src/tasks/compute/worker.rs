@@ -21,6 +21,7 @@ pub(super) fn start(shared: Arc<Shared>, runtime: tokio::runtime::Handle) -> io:
         if let Err(error) = rustix::process::setpriority_process(None, NICE) {
             tracing::debug!(%error, "the compute pool runs with normal priority");
         }
+        // Timers and sockets of jobs register with this runtime.
         let _timers = runtime.enter();
         run(&shared);
     };
@@ -61,6 +62,7 @@ impl PollLimit {
         let now = thread_cpu_time();
         if now >= self.next_yield.get() {
             self.next_yield.set(now + YIELD_AFTER);
+            // Yields the CPU and not the job: its memory and place are kept.
             std::thread::yield_now();
         }
         now
@@ -95,18 +97,25 @@ fn run(shared: &Arc<Shared>) {
                 return;
             }
             if let Some(runnable) = state.queue.pop() {
+                if state.released {
+                    // Only after a release: a job that was pushed has woken a thread of its own.
+                    shared.work.notify_one();
+                }
                 break runnable;
             }
+            state.released = false;
             state = match shared.config.on_idle.zip(idle_after) {
                 None => shared.work.wait(state),
                 Some((on_idle, after)) => {
                     let pause = pause_before_release(after, released.elapsed());
                     let (state, waited) = shared.work.wait_timeout(state, pause);
                     if waited.timed_out() {
+                        // Called without the lock: returning memory takes milliseconds.
                         drop(state);
                         on_idle();
                         idle_after = None;
                         released = Instant::now();
+                        // Locked again, so the queue is looked at again before waiting.
                         shared.lock()
                     } else {
                         state
@@ -120,7 +129,10 @@ fn run(shared: &Arc<Shared>) {
         } else {
             IDLE_AFTER_LARGE
         };
+        // The shorter of all jobs since the last call.
         idle_after = Some(idle_after.map_or(after, |before: Duration| before.min(after)));
+        // Under the lock that `pop` accounted the memory with, so a drop of the lease in between cannot miss
+        // it.
         if !job.started.swap(true, Ordering::Relaxed) {
             job.lease.granted.store(true, Ordering::Relaxed);
         }
@@ -138,6 +150,7 @@ fn run(shared: &Arc<Shared>) {
         if let Some(count) = &job.runnable {
             count.decrement();
         }
+        // CPU time and not wall time: being preempted by reactors costs the flow nothing.
         let used = thread_cpu_time().saturating_sub(begun);
         shared.metrics.polled(used.as_secs_f64());
         if let Flow::Caller(id) = job.flow {

@@ -61,6 +61,7 @@ impl Names {
             .get(group)
             .map_or_else(Versions::default, |known| Versions::clone(known));
         let is_new = !versions.contains_key(version);
+        // Served again before its series were removed: they are kept.
         let known_before = names.gone.remove(&(group.into(), version.into())).is_some();
         if is_new && !known_before && names.group_versions + names.gone.len() >= MAX_GROUP_VERSIONS {
             return None;
@@ -72,6 +73,7 @@ impl Names {
             versions.remove(version);
             names.gone.insert((group.into(), version.into()));
         }
+        // In this order: a removal may find its group version gone already, which is then both new and gone.
         names.group_versions += usize::from(is_new);
         names.group_versions -= usize::from(is_gone);
         match versions.is_empty() {
@@ -146,6 +148,7 @@ impl ServedNames {
         }
         self.0.rcu(|names| {
             let mut names = Names::clone(names);
+            // Checked again: another thread may have added one meanwhile.
             if names.paths.len() < MAX_PATHS {
                 names.paths.insert(path.into());
             }

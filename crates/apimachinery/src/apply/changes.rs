@@ -60,6 +60,8 @@ impl<'a, S: ApplySchema> Changes<'a, S> {
             versions,
             others: Vec::new(),
         };
+        // Entries of versions no longer served are dropped: nothing can convert their paths, and upstream drops them
+        // too.
         let own = versions.shape(api_version);
         entries.retain(|e| {
             if e.api_version == api_version {
@@ -67,6 +69,7 @@ impl<'a, S: ApplySchema> Changes<'a, S> {
             }
             let shape = versions.shape(&e.api_version);
             // Compared once per shape; the writer's own shape is in `here`.
+            // Without a live object there is nothing to lose: the entries of a create are the client's own.
             if let Some(live) = live
                 && shape != own
                 && shape.is_some_and(|s| changes.others.iter().all(|(there, _)| *there != s))
@@ -81,6 +84,8 @@ impl<'a, S: ApplySchema> Changes<'a, S> {
     fn compare(&mut self, api_version: &str, live: &Value, new: &Value) {
         let shape = self.versions.shape(api_version);
         let both = (self.versions.at(live, api_version), self.versions.at(new, api_version));
+        // Both sides have to convert; one that failed gives no comparison, and the change in the writer's version
+        // applies.
         if let (Some(shape), (AtVersion::Converted(live, schema), AtVersion::Converted(new, _))) = (shape, both) {
             self.others.push((shape, typed::compare(&live, &new, schema).into()));
         }
@@ -93,6 +98,7 @@ impl<'a, S: ApplySchema> Changes<'a, S> {
 
     /// The change in the version of `entry`.
     pub(super) fn of(&self, entry: &ManagedEntry) -> &Change {
+        // Built-in kinds mostly have one shape; this skips a lookup per entry.
         if entry.api_version == self.api_version || self.others.is_empty() {
             return &self.here;
         }

@@ -24,12 +24,13 @@ struct Errors {
     lines: Vec<String>,
     size: usize,
     more: usize,
-    /// Duplicate items of sets and maps are no errors.
+    /// Set for stored objects, where duplicate items of sets and maps are allowed.
     allow_duplicates: bool,
 }
 
 impl Errors {
     fn push(&mut self, line: impl FnOnce() -> String) {
+        // Counted but not built: the closure would otherwise format a path per error of a hostile body.
         if self.lines.len() >= MAX_ERRORS || self.size >= MAX_TEXT {
             self.more += 1;
             return;
@@ -81,11 +82,13 @@ pub(super) fn conforms<S: ApplySchema>(object: &Value, schema: S) -> bool {
 }
 
 fn check_below<S: ApplySchema>(v: &Value, schema: S, path: &mut String, errors: &mut Errors) {
+    // Null is a valid value of every type: it stands for an absent field.
     if v.is_null() {
         return;
     }
     checkpoint();
     let shape = shape_of(schema, v);
+    // The wording differs per type because upstream mixes `%v`, `%T` and `%#v` in `typed/validate.go`.
     let wrong = |what: &str, got: String| format!("{path}: expected {what}, got {got}");
     match (shape, v) {
         (Shape::Scalar(s), v) => {
@@ -107,15 +110,21 @@ fn check_below<S: ApplySchema>(v: &Value, schema: S, path: &mut String, errors: 
             }
         }
         (Shape::Object | Shape::AtomicObject, Value::Object(m)) => {
+            // One growing path buffer for the whole walk; a `String` per field would cost more than the check.
             for (k, v) in m.iter() {
                 let len = path.len();
                 path.push('.');
                 path.push_str(k);
-                match schema.member(k) {
+                let member = schema.member(k);
+                match &member {
                     Some(member) => check_below(v, member.schema, path, errors),
                     None => errors.push(|| format!("{path}: field not declared in schema")),
                 }
                 path.truncate(len);
+                // As upstream's `visitMapItems`: the first undeclared member ends the check of its object.
+                if member.is_none() {
+                    break;
+                }
             }
         }
         (Shape::Object | Shape::AtomicObject, v) => errors.push(|| wrong("map", format!("&{{{}}}", go_print(v)))),
@@ -132,6 +141,8 @@ fn check_below<S: ApplySchema>(v: &Value, schema: S, path: &mut String, errors: 
                         let _ = write!(path, "{e}");
                         check_below(item, of, path, errors);
                         path.truncate(len);
+                        // Not filled when duplicates are allowed: stored lists can be long, and the set would only be
+                        // thrown away.
                         if !errors.allow_duplicates {
                             seen.insert(e);
                         }
@@ -151,6 +162,8 @@ fn check_below<S: ApplySchema>(v: &Value, schema: S, path: &mut String, errors: 
         (Shape::Set(_) | Shape::Keyed(_) | Shape::AtomicList, v) if !matches!(v, Value::Array(_)) => {
             errors.push(|| wrong("list", format!("&{{{}}}", go_print(v))));
         }
+        // Not reached: the arms above cover every shape that `shape_of` returns, but the guard hides that from the
+        // compiler.
         _ => {}
     }
 }
@@ -214,10 +227,11 @@ pub fn check_config(v: Value, expected: &GroupVersionKind) -> Result<Value, Stat
             json_type(&v)
         )));
     }
+    // Decoding picks a type by the endpoint, so a body of another kind would be merged with the wrong schema.
     let given = v.gvk();
     if given != *expected {
-        // Upstream does not take a group version apart that has more than one slash, and then ignores the
-        // kind.
+        // Upstream leaves an API version with more than one slash unparsed, and the error message then lacks the kind
+        // as well.
         let shown = match v.str_at(&["apiVersion"]).matches('/').count() {
             0 | 1 => given.to_string(),
             _ => "/, Kind=".to_owned(),

@@ -21,7 +21,7 @@ pub struct FieldSet {
 /// A path element at one level of the tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The path element.
+    /// The last element of the path that ends here.
     pub element: PathElement,
     /// True if the path that ends here is in the set.
     pub member: bool,
@@ -40,7 +40,8 @@ impl FieldSet {
         Self { level }
     }
 
-    /// The first level, to be changed. The caller must leave entries in it, or none before.
+    /// The first level, for modification. The caller must leave it non-empty if it was, to keep the invariant of
+    /// `level`.
     fn level_mut(&mut self) -> &mut Vec<Entry> {
         Arc::make_mut(self.level.get_or_insert_default())
     }
@@ -51,6 +52,8 @@ impl FieldSet {
 
     /// True if both are the same memory, and so equal.
     fn is_same(&self, other: &Self) -> bool {
+        // Pointer equality is only a shortcut: callers fall back to walking, so a miss costs time and never
+        // correctness.
         match (&self.level, &other.level) {
             (Some(a), Some(b)) => Arc::ptr_eq(a, b),
             (a, b) => a.is_none() && b.is_none(),
@@ -95,6 +98,7 @@ impl FieldSet {
         let Some((first, rest)) = path.split_first() else {
             return;
         };
+        // Searched before `level_mut`, which would copy a shared level; the position stays valid in the copy.
         let found = self.find(first);
         let (Ok(i) | Err(i)) = found;
         let level = self.level_mut();
@@ -125,7 +129,10 @@ impl FieldSet {
     /// Builds a set from entries in any order, merging equal elements. Sorts once: sets come from clients,
     /// and inserting the entries one by one would be quadratic.
     pub(super) fn of_entries(mut entries: Vec<Entry>) -> Self {
+        // Keeps the invariant of `level`: clients can send entries that are neither members nor have children.
         entries.retain(|e| e.member || !e.children.is_empty());
+        // Encoded sets usually arrive sorted, and then need no sort. The comparison is strict, so duplicates take the
+        // slow path.
         if entries.is_sorted_by(|a, b| a.element < b.element) {
             return Self::of_level(entries);
         }
@@ -136,6 +143,8 @@ impl FieldSet {
             if equal {
                 first.member |= same.member;
                 let children = std::mem::take(&mut same.children);
+                // Concatenated unsorted here and sorted once per level below; merging child by child would be
+                // quadratic in the number of duplicates.
                 if !children.is_empty() && !first.children.is_same(&children) {
                     first.children.level_mut().extend(children.into_level());
                 }
@@ -200,11 +209,15 @@ impl FieldSet {
         if self.is_same(other) {
             return self.clone();
         }
+        // Binary search in the larger side: a manager owning a handful of fields is often intersected with a change
+        // of thousands, and the reverse.
         let mine_are_few = self.entries().len() <= other.entries().len();
         let (few, many) = if mine_are_few { (self, other) } else { (other, self) };
         let mut out = Vec::new();
         for a in few.entries() {
             let Some(b) = many.get(&a.element) else { continue };
+            // Elements that compare equal can differ in form (`80` and `80.0`); the result keeps the form of `self`,
+            // whichever side is walked.
             let e = Entry {
                 element: if mine_are_few {
                     a.element.clone()
@@ -263,6 +276,8 @@ impl FieldSet {
         let mut changed = false;
         let mut emptied = false;
         // The last children that neighbours share, those removed from them, and what became of them.
+        // Without this memo, subtracting from a list of items with shared children would copy and walk the same
+        // subtree once per item.
         let mut last: Option<(Self, Self, Self, bool)> = None;
         let mut meet = |mine: &mut Entry, theirs: &Entry| {
             changed |= f(mine, theirs);
@@ -274,6 +289,8 @@ impl FieldSet {
                     changed |= less;
                 }
                 _ => {
+                    // Only children that are shared can recur for a neighbour; cloning others would force the copy
+                    // that sharing avoids.
                     let before = mine.children.is_shared().then(|| mine.children.clone());
                     let less = mine.children.remove_where(&theirs.children, f);
                     changed |= less;
@@ -299,6 +316,7 @@ impl FieldSet {
             }
         }
         if emptied {
+            // Clears empty entries in one pass; removing each while walking would shift the level every time.
             self.retain(&mut |_| {});
         }
         changed
@@ -344,6 +362,7 @@ impl FieldSet {
     /// The members that have no members below them.
     pub(crate) fn leaves(&self) -> Self {
         let mut out = Vec::with_capacity(self.entries().len());
+        // An entry without children is a member by the invariant of `level`, so `member` need not be consulted.
         for e in self.entries() {
             let leaf = Entry {
                 element: e.element.clone(),
@@ -368,6 +387,7 @@ impl FieldSet {
             let x = if order.is_le() { a.next() } else { None };
             let y = if order.is_ge() { b.next() } else { None };
             let (member, children) = f(x, y);
+            // At least one side is present, because `order` came from a peeked entry.
             if (member || !children.is_empty())
                 && let Some(e) = x.or(y)
             {
@@ -407,6 +427,8 @@ impl FieldSet {
 
     fn visit(&self, path: &mut String, f: &mut impl FnMut(&str) -> bool) -> bool {
         let len = path.len();
+        // Members first, then subtrees: `Set.Iterate` of structured-merge-diff keeps the two apart, and conflict
+        // messages show its order.
         for e in self.entries().iter().filter(|e| e.member) {
             path.push_str(&e.element.to_string());
             let more = f(path);
@@ -439,6 +461,7 @@ impl FieldSet {
             pairs.push((Str::const_new("."), Value::object()));
         }
         for e in self.entries() {
+            // Managed fields can be megabytes; this lets other work run during a long encode.
             pause();
             pairs.push((e.element.encode(), Value::Object(e.children.encode_map(e.member))));
         }
@@ -464,6 +487,7 @@ impl FieldSet {
                 member = true;
                 continue;
             }
+            // `None` is an element kind we do not know; upstream drops those together with everything below them.
             if let Some(element) = PathElement::decode(k)? {
                 let (children, member) = Self::decode_level(v)?;
                 push(

@@ -48,6 +48,7 @@ pub(super) fn strip(set: &mut FieldSet) {
     set.retain(&mut |e| {
         if named(&e.element, &ROOT) {
             e.member = false;
+            // `metadata` stays an inner node: labels and annotations below it are owned.
             if e.element == PathElement::Field(Str::const_new("metadata")) {
                 e.children.retain(&mut |e| e.member &= !named(&e.element, &METADATA));
             }
@@ -63,6 +64,7 @@ fn start(live: &Value, sent: &Value, subresource: &str) -> Vec<ManagedEntry> {
         Value::Array(a) => a.is_empty() || matches!(a.as_slice(), [Value::Object(m)] if m.is_empty()),
         _ => false,
     };
+    // Subresource writes cannot edit managed fields, as upstream's `fieldmanager.go` ignores them there.
     if subresource.is_empty() && !sent.is_null() {
         if resets {
             return Vec::new();
@@ -76,6 +78,7 @@ fn start(live: &Value, sent: &Value, subresource: &str) -> Vec<ManagedEntry> {
             return entries;
         }
     }
+    // Malformed lists from the client are ignored rather than rejected, and so are malformed stored ones.
     decode(live).unwrap_or_default()
 }
 
@@ -116,13 +119,17 @@ pub fn update_managed_fields_across<S: ApplySchema>(
     reset: &FieldSet,
     versions: &dyn Versions<S>,
 ) {
+    // Taken out before comparing; what is stored is rebuilt from `entries` below.
     let sent = new.unset(&["metadata", "managedFields"]).unwrap_or_default();
     let before = live.map_or(&Value::Null, |l| l.at(&["metadata", "managedFields"]));
     let change = difference(schema, live, new).excluding(reset);
+    // A client that echoes what it read expresses no wish, which is what every read-modify-write does.
     let no_wish = sent.is_null() || sent == *before || !writer.subresource.is_empty();
     // Fast path: nothing changed, and the client did not touch managed fields.
     if no_wish && live.is_some() && change.is_same() {
         if !before.items().is_empty() {
+            // The stored list is reused as it is: decoding and encoding megabytes for a no-op update would dominate
+            // it.
             new.set(&["metadata", "managedFields"], before.clone());
         }
         return;
@@ -138,6 +145,8 @@ pub fn update_managed_fields_across<S: ApplySchema>(
         return;
     }
     let changes = Changes::new(change, writer.api_version, versions, (live, &*new), &mut entries);
+    // The writer's own entry loses the fields as well and regains them in `take`, where they merge with its other
+    // fields.
     entries.retain_mut(|e| {
         changes.of(e).remove_from(e);
         !e.fields.is_empty()
@@ -160,6 +169,7 @@ pub(super) fn take(mut entries: Vec<ManagedEntry>, mut taken: FieldSet, writer: 
         let mut mine = ManagedEntry::of(writer, Operation::Update, taken);
         mine.time = Some(Str::new(writer.now));
         match entries.iter_mut().find(|e| e.same_manager(&mine)) {
+            // Replaced rather than extended, so that the entry gets the new time and no stale cached encoding.
             Some(e) => {
                 mine.fields.absorb(std::mem::take(&mut e.fields));
                 *e = mine;
@@ -167,6 +177,7 @@ pub(super) fn take(mut entries: Vec<ManagedEntry>, mut taken: FieldSet, writer: 
             None => entries.push(mine),
         }
     }
+    // Capped on every write; a client can also have sent a list that exceeds the limit.
     cap(entries)
 }
 
@@ -177,6 +188,7 @@ fn cap(mut entries: Vec<ManagedEntry>) -> Vec<ManagedEntry> {
     if count <= MAX_UPDATE_ENTRIES {
         return entries;
     }
+    // Oldest first: entries are merged in this order.
     entries.sort_by(|a, b| a.order().cmp(&b.order()));
     let (mut kept, updates): (Vec<_>, Vec<_>) = entries.into_iter().partition(|e| e.operation == Operation::Apply);
     // Per version: the oldest entry, which becomes the "ancient-changes" entry once another is merged into
@@ -184,12 +196,14 @@ fn cap(mut entries: Vec<ManagedEntry>) -> Vec<ManagedEntry> {
     let mut buckets: BTreeMap<Str, (ManagedEntry, Vec<FieldSet>)> = BTreeMap::new();
     let mut rest = Vec::new();
     for e in updates {
+        // Entries are taken until the count is reached, so younger ones stay as they are.
         if count <= MAX_UPDATE_ENTRIES {
             rest.push(e);
         } else if let Some((bucket, merged)) = buckets.get_mut(&e.api_version) {
             bucket.forget_encoding();
             bucket.time = e.time;
             bucket.manager = Str::const_new(ANCIENT);
+            // The merged entry speaks for several managers, so it cannot name one subresource.
             bucket.subresource = Str::default();
             merged.push(e.fields);
             count -= 1;
@@ -198,6 +212,7 @@ fn cap(mut entries: Vec<ManagedEntry>) -> Vec<ManagedEntry> {
         }
     }
     kept.extend(buckets.into_values().map(|(mut bucket, merged)| {
+        // One union at the end: absorbing entry by entry would re-sort the bucket each time.
         bucket.fields = FieldSet::union_of(merged.into_iter().chain([bucket.fields]));
         bucket
     }));

@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The parameters of an apply.
 #[derive(Clone, Copy, Debug)]
 pub struct ApplyRequest<'a> {
-    /// The applying manager.
+    /// The manager for which the applied fields are recorded.
     pub writer: Writer<'a>,
     /// Take over fields owned by other managers instead of failing with a conflict.
     pub force: bool,
@@ -67,10 +67,14 @@ pub fn apply_across<S: ApplySchema>(
     request: &ApplyRequest<'_>,
     versions: &dyn Versions<S>,
 ) -> Result<Applied, Status> {
+    // Before anything is converted or cloned: a nonconforming configuration must not cost more than its own size.
     check(config, schema)?;
     let writer = &request.writer;
     let mut base = live.cloned().unwrap_or_else(|| schema.empty());
+    // Managed fields are taken out before comparing, so they never count as a change to the object itself.
     let before = base.unset(&["metadata", "managedFields"]).unwrap_or_default();
+    // Stored managed fields were decoded when they were written, so unreadable ones are not expected; they count as
+    // none.
     let mut entries = managed::decode_owned(before).unwrap_or_default();
     // The object was never tracked: attribute its current fields to a synthetic manager, as upstream does, so
     // that this apply can conflict with them.
@@ -83,8 +87,10 @@ pub fn apply_across<S: ApplySchema>(
         entries = managed::take(entries, Change::from(all).acquired, &first);
     }
 
+    // Only ownership is reset here; the strategy resets the values before storage.
     let wanted = to_field_set(config, schema).recursive_difference(request.reset);
     let mut mine = ManagedEntry::of(writer, Operation::Apply, wanted);
+    // Removed from `entries` for now, so that a manager cannot conflict with its own earlier apply.
     let previous = entries
         .iter()
         .position(|e| e.same_manager(&mine))
@@ -112,6 +118,7 @@ pub fn apply_across<S: ApplySchema>(
     );
     if !request.force {
         // Per entry: the fields it owns that this write takes over.
+        // `changes.of(e)` resolves in the version of the entry: paths of one version mean nothing in another.
         let lost = |e: &ManagedEntry| e.fields.intersection(&changes.of(e).acquired);
         let lost: Vec<FieldSet> = entries.iter().map(lost).collect();
         if let Err(status) = conflicts(&entries, &lost) {
@@ -128,7 +135,9 @@ pub fn apply_across<S: ApplySchema>(
             conflicts(&entries, &rest)?;
         }
     }
+    // Also without a conflict: forced applies and removals take fields from every other manager.
     entries.iter_mut().for_each(|e| changes.of(e).remove_from(e));
+    // Stripped last: upstream's `stripmeta.go` wraps the merge.
     strip(&mut mine.fields);
     mine.time = if changed {
         Some(Str::new(writer.now))
@@ -139,6 +148,8 @@ pub fn apply_across<S: ApplySchema>(
     if !changed {
         object = base;
     }
+    // After conflict detection: the annotation must not be claimed by this apply, nor conflict with client-side
+    // apply.
     if writer.manager == "kubectl" && rewrite_last_applied(&mut object, config) {
         changed = true;
     }
@@ -153,9 +164,12 @@ fn client_side_applied<S: ApplySchema>(live: &Value, schema: S) -> FieldSet {
     let Some(text) = live.annotation(LAST_APPLIED) else {
         return FieldSet::new();
     };
+    // The annotation is written by clients and may hold anything; malformed content grants no takeover.
     let Ok(last) = json::decode(text.as_bytes()) else {
         return FieldSet::new();
     };
+    // Values changed since the last client-side apply belong to whoever changed them, so only unchanged fields may be
+    // taken over.
     let c = typed::compare(&last, live, schema);
     to_field_set(&last, schema)
         .difference(&c.modified)
@@ -170,6 +184,7 @@ fn rewrite_last_applied(object: &mut Value, config: &Value) -> bool {
         return false;
     };
     let mut body = config.clone();
+    // As kubectl does: an annotation that contained itself would double with every apply.
     body.unset(&["metadata", "annotations", LAST_APPLIED]);
     let text = format!("{}\n", json::to_string(&body));
     if text == old {
@@ -200,6 +215,7 @@ fn conflicts(entries: &[ManagedEntry], taken: &[FieldSet]) -> Result<(), Status>
     if found.is_empty() {
         return Ok(());
     }
+    // Sorted like the stored list, so the message does not depend on the order in which entries were decoded.
     found.sort_by_key(|l| {
         let e = l.entry;
         (&e.manager, e.operation, &e.api_version, &e.subresource)
@@ -207,6 +223,8 @@ fn conflicts(entries: &[ManagedEntry], taken: &[FieldSet]) -> Result<(), Status>
     let total: usize = found.iter().map(|l| l.total).sum();
     let mut causes: Vec<Cause> = Vec::new();
     let mut groups: Vec<String> = Vec::new();
+    // Clients choose both the number and the length of conflicting paths, and a response must not be a multiple of
+    // what they stored.
     let mut room = MAX_TEXT;
     for lost in &found {
         let manager = lost.manager();
@@ -262,6 +280,7 @@ impl LostFields<'_> {
         if e.operation == Operation::Update {
             shown.push_str(&format!(" using {}", e.api_version));
         }
+        // Repeated in every cause, and every part comes from a client.
         cut(shown, 1024)
     }
 }
@@ -272,6 +291,7 @@ pub(super) fn merge<S: ApplySchema>(live: Option<&Value>, config: Option<&Value>
         return live.or(config).cloned();
     };
     checkpoint();
+    // Null in the configuration keeps the live value's shape: a deduced type must not turn an object into a scalar.
     let shape = shape_of(schema, if b.is_null() { a } else { b });
     match (shape, a, b) {
         (Shape::Object, Value::Object(x), Value::Object(y)) => {
@@ -296,11 +316,18 @@ pub(super) fn merge<S: ApplySchema>(live: Option<&Value>, config: Option<&Value>
             }
             Some(Value::Object(Map::from_pairs(out)))
         }
+        // An empty live value and null are both empty: upstream takes the configuration's, which counts as a change
+        // (`emptyPromoteToLeaf` in `typed/merge.go`).
+        (Shape::Object, Value::Object(x), Value::Null) if x.is_empty() => Some(Value::Null),
+        (Shape::Set(_) | Shape::Keyed(_), Value::Array(x), Value::Null) if x.is_empty() => Some(Value::Null),
+        // An explicit null does not delete in an apply; fields are removed by no longer applying them (`prune`).
         (Shape::Object, Value::Object(_), Value::Null) => Some(a.clone()),
         (Shape::Set(of) | Shape::Keyed(of), Value::Array(x), Value::Array(y)) => {
             Some(merge_lists(x, y, (schema, shape, of)))
         }
         (Shape::Set(_) | Shape::Keyed(_), Value::Array(_), Value::Null) => Some(a.clone()),
+        // Atomic values, scalars, and values whose type does not match the schema: the configuration replaces them
+        // whole.
         _ => Some(b.clone()),
     }
 }
@@ -309,6 +336,8 @@ pub(super) fn merge<S: ApplySchema>(live: Option<&Value>, config: Option<&Value>
 /// shared item they preceded.
 fn merge_lists<S: ApplySchema>(live: &[Value], config: &[Value], (list, shape, of): (S, Shape<S>, S)) -> Value {
     let elements = |items: &[Value]| -> Vec<Option<PathElement>> {
+        // Items without identity exist only in a live list stored under an older schema; `check` rejects them in a
+        // configuration.
         items.iter().map(|v| item_element(list, shape, v).ok()).collect()
     };
     let (old, new) = (elements(live), elements(config));
@@ -320,13 +349,18 @@ fn merge_lists<S: ApplySchema>(live: &[Value], config: &[Value], (list, shape, o
             places.entry(e).and_modify(|p| *p = None).or_insert(Some(i));
         }
     }
+    // A set and a map, not scans: with two lists of thousands of items, the order-preserving merge would be
+    // quadratic.
     let wanted: BTreeSet<&PathElement> = new.iter().flatten().collect();
     let shared = |e: &Option<PathElement>| e.as_ref().is_some_and(|e| wanted.contains(e));
+    // Only shared items anchor the order; items new to the list are emitted where the configuration has them.
     let mut upcoming = new.iter().flatten().filter(|e| places.contains_key(e)).peekable();
     let mut out = Vec::with_capacity(live.len().max(config.len()));
     let mut at = 0;
     for (i, e) in new.iter().enumerate() {
         let next = upcoming.peek().copied();
+        // Emits live-only items up to the next anchor. Shared items are skipped here because the configuration
+        // decides their position.
         while at < old.len() && (next.is_none() || old[at].as_ref() != next) {
             if !shared(&old[at]) {
                 out.push(live[at].clone());
@@ -336,6 +370,8 @@ fn merge_lists<S: ApplySchema>(live: &[Value], config: &[Value], (list, shape, o
         let place = e.as_ref().and_then(|e| places.get(e));
         let under = place.copied().flatten().map(|j| &live[j]);
         out.extend(merge(under, Some(&config[i]), of));
+        // Consumes the anchor. The live position advances only if it rests on the item, which is not so when the
+        // configuration reordered it.
         if place.is_some() {
             upcoming.next();
             at += usize::from(at < old.len() && old[at] == *e);
@@ -355,6 +391,7 @@ struct Frame<'a, S> {
 impl<S: ApplySchema> Frame<'_, S> {
     /// Converts the object to another version; unknown versions leave it as it is.
     fn at<'o>(&self, object: &'o Value, api_version: &str) -> (Cow<'o, Value>, S) {
+        // The object may already be at another version, after an earlier step of `prune`.
         if api_version == self.api_version && object.api_version() == self.api_version {
             return (Cow::Borrowed(object), self.schema);
         }
@@ -380,10 +417,13 @@ fn prune<S: ApplySchema>(
     mine: &ManagedEntry,
     others: &[ManagedEntry],
 ) -> Value {
+    // The usual case: nothing was given up, so no conversion or walk is needed.
     if last.api_version == mine.api_version && last.fields.difference(&mine.fields).is_empty() {
         return merged;
     }
     let cut = |v: &Value, set: &FieldSet, s: S| without(v, set, s).unwrap_or_else(Value::object);
+    // Upstream's `EnsureNamedFieldsAreMembers`: declared structs around owned fields count as owned, and so are
+    // removed and restored with them.
     let fields = |v: &Value, s: S| with_named_fields(&to_field_set(v, s), s);
     let (at_last, s) = frame.at(&merged, &last.api_version);
     let named = with_named_fields(&last.fields, s);
@@ -391,7 +431,11 @@ fn prune<S: ApplySchema>(
     // Restore what any manager owns, along with the enclosing structs. Ownership is resolved in the version
     // each entry is recorded in, starting with that of the last apply.
     let mut owners: Vec<&ManagedEntry> = std::iter::once(mine).chain(others).collect();
+    // The order is observable: each version restores on top of the previous one, and upstream starts with the last
+    // apply's (`addBackOwnedItems`).
     owners.sort_by_key(|e| (e.api_version != last.api_version, &e.api_version));
+    // Grouped by shape, since converting costs a walk of the whole object and managers rarely use more than two
+    // shapes.
     let mut shapes: Vec<(Option<usize>, &str, Vec<&FieldSet>)> = Vec::new();
     for e in owners {
         let shape = frame.shape(&e.api_version);
@@ -408,6 +452,8 @@ fn prune<S: ApplySchema>(
         gone.subtract(&with_named_fields(&owned, s));
         pruned = cut(&whole, &gone, s);
     }
+    // Pruning an item also drops what other managers never recorded below it; upstream adds it back in
+    // `addBackDanglingItems`.
     // Also restore items that disappeared only because their parent did.
     let mut gone = fields(&at_last, s).intersection(&named);
     gone.subtract(&fields(&frame.at(&pruned, &last.api_version).0, s));
@@ -446,6 +492,7 @@ fn without<S: ApplySchema>(v: &Value, set: &FieldSet, schema: S) -> Option<Value
             for (k, v) in m.iter() {
                 let e = set.get(&PathElement::Field(Str::new(k)));
                 let left = match (e, schema.member(k)) {
+                    // The element itself is removed; members below it go with it, whatever the set says about them.
                     (Some(e), _) if e.member => continue,
                     (Some(e), Some(member)) => without(v, &e.children, member.schema).unwrap_or_default(),
                     _ => v.clone(),
@@ -464,6 +511,7 @@ fn without<S: ApplySchema>(v: &Value, set: &FieldSet, schema: S) -> Option<Value
                     None => Some(item.clone()),
                 });
             }
+            // An emptied list disappears; inside an object the caller turns it into null.
             (!out.is_empty()).then_some(Value::Array(out))
         }
         _ => Some(v.clone()),

@@ -11,7 +11,7 @@ use crate::interrupt::checkpoint;
 use crate::value::Value;
 use std::fmt::Write as _;
 
-/// Why a configuration cannot be merged; the texts are upstream's.
+/// Why a configuration cannot be merged. Messages as upstream words them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OverlayError {
     /// The configuration does not conform to the schema.
@@ -32,6 +32,7 @@ pub fn overlay<S: ApplySchema>(schema: S, object: &Value, config: &Value) -> Res
         return Err(OverlayError::Nonconforming(why));
     }
     let mut atomics = Atomics::default();
+    // Before merging: replacing an atomic value would silently drop elements that the policy did not mention.
     atomics.find(config, schema, &mut String::new());
     if !atomics.paths.is_empty() {
         return Err(OverlayError::Atomic(atomics.paths.join(", ")));
@@ -48,6 +49,7 @@ struct Atomics {
 
 impl Atomics {
     fn push(&mut self, path: &str) {
+        // The first path is always reported, however long, since the message must name one.
         if self.paths.is_empty() || self.paths.len() < MAX_ERRORS && self.size + path.len() <= MAX_TEXT {
             self.size += path.len();
             self.paths.push(path.to_owned());
@@ -63,7 +65,8 @@ impl Atomics {
                     self.push(path);
                 }
                 for (name, v) in m.iter() {
-                    // Like upstream, values of maps are not looked into.
+                    // Like upstream, values of maps are not checked.
+                    // Keys of maps are not part of the schema that upstream walks (`findAtomics` in `smd.go`).
                     let Some(member) = schema.member(name).filter(|m| m.declared) else {
                         continue;
                     };

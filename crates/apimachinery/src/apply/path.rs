@@ -23,19 +23,19 @@ pub enum PathElement {
 /// Why a `fieldsV1` object is not a set of fields.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MalformedFields {
-    /// A level that is no object.
+    /// A level of the set is not an object.
     #[error("expected an object of fields")]
     NoObject,
-    /// A key without the prefix that says what it is.
+    /// A key lacks the prefix that gives its kind (`f:`, `k:`, `v:` or `i:`).
     #[error("missing colon: {0}")]
     NoColon(String),
-    /// The key fields of a list item are no object.
+    /// The key fields of a list item are not an object.
     #[error("expected object in key: {0}")]
     Key(String),
-    /// A position that is no number.
+    /// A position is not a number.
     #[error("not an index: {0}")]
     Index(String),
-    /// A value or key fields that are not JSON.
+    /// A value, or the key fields of an item, are not valid JSON.
     #[error(transparent)]
     Json(#[from] json::Error),
 }
@@ -60,6 +60,7 @@ impl Ord for PathElement {
         match (self, other) {
             (Field(a), Field(b)) => a.cmp(b),
             (Key(a), Key(b)) => {
+                // Pairs are sorted by name, so comparing them in order is lexicographic and keeps the order total.
                 for ((ka, va), (kb, vb)) in a.iter().zip(b) {
                     let o = ka.cmp(kb).then_with(|| compare_values(va, vb));
                     if o != Ordering::Equal {
@@ -78,6 +79,8 @@ impl Ord for PathElement {
 /// A total order of JSON values. As upstream, numbers compare by magnitude, so `1` and `1.0` are the same
 /// key.
 fn compare_values(a: &Value, b: &Value) -> Ordering {
+    // The order of kinds is upstream's (`value.Compare` in structured-merge-diff); it decides the stored order of
+    // `fieldsV1`.
     fn class(v: &Value) -> u8 {
         match v {
             Value::Int(_) | Value::Float(_) => 0,
@@ -110,6 +113,7 @@ fn compare_values(a: &Value, b: &Value) -> Ordering {
         }
         (Value::Int(a), Value::Float(b)) => compare_numbers(*a, *b),
         (Value::Float(a), Value::Int(b)) => compare_numbers(*b, *a).reverse(),
+        // JSON has no NaN, but the sorted levels rely on a total order, which must not depend on that.
         (Value::Float(a), Value::Float(b)) => a.partial_cmp(b).unwrap_or_else(|| a.total_cmp(b)),
         (a, b) => class(a).cmp(&class(b)),
     }
@@ -118,12 +122,15 @@ fn compare_values(a: &Value, b: &Value) -> Ordering {
 /// Compares exactly. Converting to `f64` would make distinct large integers equal to the same float and break
 /// transitivity.
 fn compare_numbers(i: i64, f: f64) -> Ordering {
+    // 2^63, the first float above `i64::MAX`. Written out because `i64::MAX as f64` rounds up to it silently.
     const END: f64 = 9_223_372_036_854_775_808.0;
     if f >= END {
         Ordering::Less
     } else if f < -END {
         Ordering::Greater
     } else {
+        // Truncation is exact within the range. `+ 0.0` turns a negative zero fraction into zero, or -0.0 would be
+        // below 0.
         i.cmp(&(f.trunc() as i64)).then(0.0f64.total_cmp(&(f.fract() + 0.0)))
     }
 }
@@ -159,6 +166,7 @@ impl PathElement {
                     json::encode(v, &mut out);
                 }
                 out.push(b'}');
+                // JSON output is always UTF-8, so the default is never used.
                 Str::from_utf8(&out).unwrap_or_default()
             }
             Self::Value(v) => {
@@ -174,8 +182,9 @@ impl PathElement {
     /// does.
     ///
     /// # Errors
-    /// The text is no path element.
+    /// The key is not a path element.
     pub fn decode(s: &str) -> Result<Option<Self>, MalformedFields> {
+        // Two bytes and a colon: element classes are a single character, as in `DeserializePathElement`.
         let Some((class, rest)) = s.split_at_checked(2).filter(|(c, _)| c.ends_with(':')) else {
             return Err(MalformedFields::NoColon(s.to_owned()));
         };
@@ -184,6 +193,8 @@ impl PathElement {
             "v:" => Self::Value(json::decode(rest.as_bytes())?),
             "k:" => match json::decode(rest.as_bytes())? {
                 Value::Object(m) => {
+                    // Sets live as long as the object is being written, one entry per list item; decoded maps grow by
+                    // doubling.
                     let mut pairs: Vec<_> = m.into_iter().collect();
                     pairs.shrink_to_fit();
                     Self::Key(pairs)
@@ -191,27 +202,52 @@ impl PathElement {
                 _ => return Err(MalformedFields::Key(s.to_owned())),
             },
             "i:" => Self::Index(rest.parse().map_err(|_| MalformedFields::Index(s.to_owned()))?),
+            // Forward compatible: a newer server may write element kinds that this one does not know.
             _ => return Ok(None),
         }))
     }
 }
 
+/// Writes a value as `value.ToString` of structured-merge-diff does: strings as Go's `%q`, and the members of an object
+/// without anything between or around them.
+fn write_value(v: &Value, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    match v {
+        Value::String(s) => f.write_str(&quote(s)),
+        Value::Array(items) => {
+            f.write_char('[')?;
+            for (i, item) in items.iter().enumerate() {
+                if i > 0 {
+                    f.write_char(',')?;
+                }
+                write_value(item, f)?;
+            }
+            f.write_char(']')
+        }
+        Value::Object(members) => members.iter().try_for_each(|(name, v)| {
+            write!(f, "{name}=")?;
+            write_value(v, f)
+        }),
+        v => f.write_str(&json::to_string(v)),
+    }
+}
+
 impl fmt::Display for PathElement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let show = |v: &Value| match v {
-            Value::String(s) => quote(s),
-            v => json::to_string(v),
-        };
         match self {
             Self::Field(name) => write!(f, ".{name}"),
             Self::Key(pairs) => {
                 f.write_char('[')?;
                 for (i, (k, v)) in pairs.iter().enumerate() {
-                    write!(f, "{}{k}={}", if i > 0 { "," } else { "" }, show(v))?;
+                    write!(f, "{}{k}=", if i > 0 { "," } else { "" })?;
+                    write_value(v, f)?;
                 }
                 f.write_char(']')
             }
-            Self::Value(v) => write!(f, "[={}]", show(v)),
+            Self::Value(v) => {
+                f.write_str("[=")?;
+                write_value(v, f)?;
+                f.write_char(']')
+            }
             Self::Index(i) => write!(f, "[{i}]"),
         }
     }
@@ -250,6 +286,15 @@ mod tests {
                 prop_assert_eq!(x.cmp(&z), y.cmp(&z));
             }
         }
+    }
+
+    #[test]
+    fn values_are_shown_as_structured_merge_diff_shows_them() {
+        let shown = |v| PathElement::Key(vec![("k".into(), v), ("p".into(), Value::Int(5))]).to_string();
+        assert_eq!(shown(Value::from("a\"b")), r#"[k="a\"b",p=5]"#);
+        assert_eq!(shown(crate::json!([{"a": "x"}, {}, null])), r#"[k=[a="x",,null],p=5]"#);
+        assert_eq!(shown(crate::json!({"a": true, "b": 1.5})), "[k=a=trueb=1.5,p=5]");
+        assert_eq!(PathElement::Value(crate::json!({})).to_string(), "[=]");
     }
 
     #[test]

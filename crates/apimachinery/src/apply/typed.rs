@@ -61,6 +61,8 @@ enum OwnChange {
 pub(super) fn shape_of<S: ApplySchema>(schema: S, v: &Value) -> Shape<S> {
     match schema.shape() {
         Shape::Deduced => match v {
+            // Only the value can decide: custom resources with `x-kubernetes-preserve-unknown-fields` have parts
+            // without a schema.
             Value::Object(_) => Shape::Object,
             Value::Array(_) => Shape::AtomicList,
             _ => Shape::Scalar(super::Scalar::Untyped),
@@ -69,7 +71,7 @@ pub(super) fn shape_of<S: ApplySchema>(schema: S, v: &Value) -> Shape<S> {
     }
 }
 
-/// Why a list item has no identity; the texts are upstream's.
+/// Why a list item has no identity. Messages as structured-merge-diff words them.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NoIdentity {
     #[error(
@@ -100,6 +102,8 @@ pub(super) fn item_element<S: ApplySchema>(list: S, shape: Shape<S>, item: &Valu
             let mut pairs = Vec::with_capacity(1);
             let mut i = 0;
             while let Some(key) = list.key(i) {
+                // An absent key with a default (`protocol: TCP` of a container port) must identify the same item as
+                // an explicit one.
                 if let Some(v) = m.get(key).cloned().or_else(|| of.key_default(key)) {
                     pairs.push((Str::new(key), v));
                 }
@@ -110,6 +114,7 @@ pub(super) fn item_element<S: ApplySchema>(list: S, shape: Shape<S>, item: &Valu
                 let keys: Vec<String> = (0..i).filter_map(|i| list.key(i).map(|k| format!("{k:?}"))).collect();
                 return Err(NoIdentity::NoKeys(keys.join(" ")));
             }
+            // Keys compare pairwise in this order, and the encoded form in `fieldsV1` is sorted by name.
             pairs.sort_by(|a, b| a.0.cmp(&b.0));
             Ok(PathElement::Key(pairs))
         }
@@ -139,6 +144,8 @@ fn fields_below<S: ApplySchema>(v: &Value, schema: S) -> (bool, FieldSet) {
                     continue;
                 };
                 let (leaf, below) = fields_below(v, schema);
+                // Keys of maps are data a manager creates, so they are owned as such; declared fields exist by their
+                // type.
                 out.put(PathElement::Field(Str::new(k)), leaf || !declared, below);
             }
             // An empty object is a leaf: a manager can own its presence.

@@ -9,6 +9,8 @@ use crate::interrupt::checkpoint;
 use crate::value::{Str, Value};
 
 /// Bytes per element of a list.
+// Charged by `size_of`, so that a larger `Value` tightens the budget by itself; a test pins the sizes behind
+// `FACTOR`.
 pub(crate) const ITEM: usize = size_of::<Value>();
 /// Bytes per member of an object.
 pub const PAIR: usize = size_of::<(Str, Value)>();
@@ -57,6 +59,7 @@ impl DecodeBudget {
     /// # Errors
     /// The budget is exhausted.
     pub fn take(&mut self, bytes: usize) -> Result<(), OverBudget> {
+        // Every decoder charges as it goes, which makes this the one place where an abandoned decode stops.
         self.checkpoint();
         match self.left.checked_sub(bytes) {
             Some(left) => {
@@ -96,6 +99,7 @@ impl DecodeBudget {
     /// # Errors
     /// The errors of [`take`](Self::take).
     pub fn string(&mut self, length: usize) -> Result<(), OverBudget> {
+        // `Str` keeps strings of up to its own size inline, so they are paid for by the element that holds them.
         if length > size_of::<Str>() {
             return self.take(length);
         }
@@ -110,6 +114,8 @@ pub fn weight(v: &Value) -> usize {
         Value::String(s) => text(s),
         Value::Array(a) => a.iter().map(|v| ITEM + weight(v)).sum(),
         Value::Object(m) => {
+            // Keys are `&str` here, so the length decides; a heap-allocated short key is undercounted by at most that
+            // length.
             let key = |k: &str| if k.len() > size_of::<Str>() { k.len() } else { 0 };
             m.iter().map(|(k, v)| PAIR + key(k) + weight(v)).sum()
         }
@@ -124,6 +130,7 @@ pub fn decoded_size_limit(body_length: usize, is_yaml: bool) -> usize {
     const TOKENS: usize = 376 / 2;
     let bounded = |factor: usize| body_length.saturating_mul(factor).min(DecodeBudget::MAX);
     let tokens = if is_yaml { bounded(TOKENS) } else { 0 };
+    // The decoded text can be a second copy of the body: strings with escapes are built next to it.
     body_length
         .saturating_mul(2)
         .saturating_add(bounded(DecodeBudget::FACTOR) + tokens)

@@ -86,12 +86,14 @@ fn string(out: &mut Vec<u8>, s: &str) {
 fn half_bits(f: f64) -> Option<u16> {
     let bits = f.to_bits();
     let sign = (bits >> 48) as u16 & 0x8000;
+    // Works on the absolute value, because -0.0 and 0.0 must take the same path and keep their sign bit.
     let magnitude = f.abs();
     // Below 2^-14, half precision is subnormal: multiples of 2^-24. Scaling by a power of two is exact.
     if magnitude < 2f64.powi(-14) {
         let steps = magnitude * 2f64.powi(24);
         return (steps.fract() == 0.0).then_some(sign | steps as u16);
     }
+    // Infinite and NaN values have exponent 1024 and are not exact here; values of ours are finite.
     let exponent = (bits >> 52 & 0x7ff) as i32 - 1023;
     let mantissa = bits & ((1 << 52) - 1);
     let exact = exponent <= 15 && mantissa & ((1 << 42) - 1) == 0;
@@ -101,6 +103,8 @@ fn half_bits(f: f64) -> Option<u16> {
 /// Converts a half-precision float.
 fn half_value(bits: u16) -> f64 {
     let (exponent, mantissa) = (i32::from(bits >> 10 & 31), f64::from(bits & 0x3ff));
+    // Exponent 31 is reserved for infinities and NaN, which the caller rejects; they are produced so that it can
+    // tell.
     let magnitude = match exponent {
         0 => mantissa * 2f64.powi(-24),
         31 if mantissa == 0.0 => f64::INFINITY,
@@ -111,6 +115,7 @@ fn half_value(bits: u16) -> f64 {
 }
 
 fn float(out: &mut Vec<u8>, f: f64) {
+    // The narrowest exact form is upstream's `ShortestFloat16`; a double that fits a half must not be written wider.
     let single = f as f32;
     if let Some(half) = half_bits(f) {
         out.push(0xf9);

@@ -6,6 +6,7 @@ use crate::interrupt::pause;
 
 /// The message about the first number of a JSON value that no double can represent.
 pub(super) fn too_large(bytes: &[u8]) -> Option<String> {
+    // Numbers are ASCII, but strings around them need not be UTF-8; such bodies keep serde_json's message.
     let text = std::str::from_utf8(bytes).ok()?;
     let (_, found) = numbers(text).find(|(_, number)| is_too_large(number))?;
     Some(format!(
@@ -30,6 +31,7 @@ pub(super) fn representable(text: &str) -> String {
 pub(super) const HUGE: &str = "1.7976931348623157e308";
 
 fn is_too_large(number: &str) -> bool {
+    // Rust parses out-of-range numbers as infinity instead of failing, and JSON has no other spelling of it.
     number.parse::<f64>().is_ok_and(f64::is_infinite)
 }
 
@@ -39,6 +41,8 @@ fn numbers(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut escaped = false;
     let mut at = 0;
     // Strings are cut out: between them, numbers are what is neither a word nor punctuation.
+    // Splits behind structural characters outside of strings, and behind every character inside, so a string never
+    // ends up in a token with a number.
     let tokens = text.split_inclusive(move |c: char| {
         let quote = c == '"' && !escaped;
         escaped = c == '\\' && in_string && !escaped;
@@ -59,6 +63,7 @@ fn numbers(text: &str) -> impl Iterator<Item = (usize, &str)> {
 
 /// Returns the first syntax error, or `None` if the text is a single JSON value.
 pub(super) fn explain(bytes: &[u8]) -> Option<String> {
+    // Runs on the mended text, whose byte offsets do not matter: the message only contains the character.
     let mut at = Cursor { bytes, i: 0 };
     match at.value().and_then(|()| at.end()) {
         Ok(()) => None,
@@ -129,12 +134,14 @@ impl Cursor<'_> {
     }
 
     /// Skips a value iteratively: bodies are untrusted and may nest arbitrarily deep.
+    // Explicit stack of open brackets; the tree decoder's recursion limit does not apply here.
     fn value(&mut self) -> Step {
         let mut open: Vec<u8> = Vec::new();
         'value: loop {
             match self.after_space()? {
                 b'{' => {
                     if self.after_space()? != b'}' {
+                        // The byte is looked at again as the start of the first member.
                         self.i -= 1;
                         open.push(b'{');
                         self.key()?;
@@ -152,6 +159,8 @@ impl Cursor<'_> {
                 b't' => self.literal("true")?,
                 b'f' => self.literal("false")?,
                 b'n' => self.literal("null")?,
+                // Go's scanner commits to a number after the sign, so the message differs from that for a wrong start
+                // of value.
                 b'-' => match self.next_of_token() {
                     d @ b'0'..=b'9' => self.number(d)?,
                     b => return Err(Wrong::At(b, "in numeric literal".into())),
@@ -204,6 +213,7 @@ impl Cursor<'_> {
                     }
                     b => return Err(Wrong::At(b, "in string escape code".into())),
                 },
+                // Go's encoder would write these escaped; its decoder rejects them raw.
                 b if b < 0x20 => return Err(Wrong::At(b, "in string literal".into())),
                 _ => {}
             }
@@ -211,6 +221,7 @@ impl Cursor<'_> {
     }
 
     fn literal(&mut self, word: &str) -> Step {
+        // The first letter was consumed by `value`.
         for want in word.bytes().skip(1) {
             let b = self.next_of_token();
             if b != want {

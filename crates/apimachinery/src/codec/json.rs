@@ -68,10 +68,12 @@ pub fn decode_with_duplicates(bytes: &[u8]) -> Result<(Value, DecodeNotes), Erro
 /// Go skips members that a type does not declare, whatever their numbers are.
 ///
 /// # Errors
-/// Nothing was replaced, or the bytes are no document for another reason.
+/// Nothing was replaced, or the bytes are not a document for another reason.
 pub fn decode_with_huge_numbers(bytes: &[u8]) -> Result<(Value, DecodeNotes), Error> {
     let nothing = || Error("no number is too large".into());
+    // A document without such numbers failed for another reason, so replacing would not help.
     go_syntax::too_large(bytes).ok_or_else(nothing)?;
+    // Go decodes invalid UTF-8 as replacement characters, too.
     let text = String::from_utf8_lossy(bytes);
     decode_as(go_syntax::representable(&text).as_bytes(), Origin::Client)
 }
@@ -80,6 +82,8 @@ pub fn decode_with_huge_numbers(bytes: &[u8]) -> Result<(Value, DecodeNotes), Er
 pub fn has_huge_numbers(v: &Value) -> bool {
     pause();
     match v {
+        // A false positive needs the exact largest double in a client's document; it only costs the more precise
+        // error.
         Value::Float(f) => *f == f64::MAX,
         Value::Array(items) => items.iter().any(has_huge_numbers),
         Value::Object(map) => map.values().any(has_huge_numbers),
@@ -116,9 +120,12 @@ impl Origin {
 }
 
 fn decode_as(bytes: &[u8], origin: Origin) -> Result<(Value, DecodeNotes), Error> {
+    // Validated once for the whole text; the reader then slices without further checks.
     let fast = std::str::from_utf8(bytes)
         .ok()
         .and_then(|text| fast::decode(text, origin));
+    // On failure everything is decoded again: errors and oddities are rare, and the fast path stays free of
+    // bookkeeping.
     fast.map_or_else(|| fallback::decode(bytes, origin), |v| Ok((v, DecodeNotes::default())))
 }
 

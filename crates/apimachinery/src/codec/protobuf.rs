@@ -57,7 +57,7 @@ pub enum OpenError {
 pub enum Payload<'a> {
     /// An integer, boolean or enum.
     Varint(u64),
-    /// A double.
+    /// A double, as its bits.
     Fixed64(u64),
     /// A string, bytes, message or packed list.
     Bytes(&'a [u8]),
@@ -78,7 +78,7 @@ pub struct Unknown<'a> {
     pub api_version: Cow<'a, str>,
     /// The object's `kind`; may be empty.
     pub kind: Cow<'a, str>,
-    /// The encoded message.
+    /// The object's message, still encoded.
     pub raw: &'a [u8],
 }
 
@@ -153,19 +153,23 @@ const ENVELOPE_TAIL: [u8; 4] = [0x1a, 0, 0x22, 0];
 pub fn frame_around(event: &str, api_version: &str, kind: &str, message: usize) -> (Vec<u8>, &'static [u8]) {
     let mut envelope = Vec::with_capacity(64);
     envelope_head(&mut envelope, api_version, kind);
+    // Field 2, wire type 2 (length-delimited), written by hand because the content follows separately.
     envelope.push(2 << 3 | 2);
     put_varint(&mut envelope, message as u64);
     let object = (envelope.len() + message + ENVELOPE_TAIL.len()) as u64;
     let mut raw = Vec::with_capacity(8);
+    // `runtime.RawExtension` has its bytes in field 1.
     raw.push(1 << 3 | 2);
     put_varint(&mut raw, object);
     let mut out = Vec::with_capacity(envelope.len() + event.len() + 32);
+    // Room for the frame's length, filled in at the end.
     out.extend_from_slice(&[0; 4]);
     put_bytes(&mut out, 1, event.as_bytes());
     out.push(2 << 3 | 2);
     put_varint(&mut out, raw.len() as u64 + object);
     out.extend_from_slice(&raw);
     out.extend_from_slice(&envelope);
+    // The message is not in `out`, but belongs to the frame.
     let length = out.len() - 4 + message + ENVELOPE_TAIL.len();
     let length = u32::try_from(length).expect("objects are a few megabytes at most");
     out[..4].copy_from_slice(&length.to_be_bytes());
@@ -221,6 +225,7 @@ pub fn put_length(out: &mut Vec<u8>, field: u8, length: usize) {
 pub fn put_message(out: &mut Vec<u8>, field: u8, message: impl FnOnce(&mut Vec<u8>)) {
     put_varint(out, u64::from(field) << 3 | 2);
     let at = out.len();
+    // Most messages are shorter than 128 bytes: reserving one byte means that these never move.
     out.push(0);
     message(out);
     let length = out.len() - at - 1;
@@ -230,10 +235,12 @@ pub fn put_message(out: &mut Vec<u8>, field: u8, message: impl FnOnce(&mut Vec<u
     }
     // The length needs more than the one byte reserved for it: move the content.
     let end = out.len();
+    // Encoded behind the content first, since the width is only known then.
     put_varint(out, length as u64);
     let width = out.len() - end;
     let mut digits = [0u8; 10];
     digits[..width].copy_from_slice(&out[end..]);
+    // Leaves `width - 1` bytes more than before, which is how far the content moves.
     out.truncate(end + width - 1);
     out.copy_within(at + 1..end, at + width);
     out[at..at + width].copy_from_slice(&digits[..width]);
@@ -241,6 +248,7 @@ pub fn put_message(out: &mut Vec<u8>, field: u8, message: impl FnOnce(&mut Vec<u
 
 /// The encoded size of a varint in bytes.
 pub fn varint_len(value: u64) -> usize {
+    // `| 1` gives zero its one byte.
     (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
 }
 
@@ -270,6 +278,7 @@ impl<'a> Reader<'a> {
             1 => Payload::Fixed64(u64::from_le_bytes(self.array()?)),
             2 => {
                 let length = self.varint()?;
+                // Go reads the length as an `int`, where the upper half is negative.
                 if i64::try_from(length).is_err() {
                     return Err(WireError::NegativeLength);
                 }
@@ -307,6 +316,7 @@ impl<'a> Reader<'a> {
 
     fn tag(&mut self) -> Result<(u32, u8), WireError> {
         let tag = self.varint()?;
+        // Zero stands for numbers beyond 32 bits, too: both are illegal.
         let number = u32::try_from(tag >> 3).unwrap_or(0);
         if number == 0 || number > i32::MAX as u32 {
             return Err(WireError::IllegalTag);
@@ -328,6 +338,7 @@ impl<'a> Reader<'a> {
 
     fn varint(&mut self) -> Result<u64, WireError> {
         let mut value = 0u64;
+        // Ten bytes hold 64 bits with some to spare; the excess bits of the tenth are dropped, as in gogo.
         for (i, &b) in self.0.iter().take(10).enumerate() {
             value |= u64::from(b & 0x7f) << (7 * i);
             if b < 0x80 {
@@ -335,6 +346,7 @@ impl<'a> Reader<'a> {
                 return Ok(value);
             }
         }
+        // A slice shorter than ten bytes ended inside the varint.
         Err(match self.0.len() {
             0..10 => WireError::UnexpectedEof,
             _ => WireError::Overflow,
@@ -354,6 +366,7 @@ impl<'a> Reader<'a> {
                 4 => open -= 1,
                 _ => {
                     // Not a group delimiter: rewind to the tag and skip the field.
+                    // Rewinding instead of a second parser for the payload: `next` knows all wire types.
                     self.0 = before;
                     self.next()?;
                 }

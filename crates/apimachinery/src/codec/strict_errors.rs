@@ -17,6 +17,7 @@ impl StrictErrors {
     const MAX_LENGTH: usize = 4096;
 
     /// Adds a finding unless the list is full; `text` is not called in that case.
+    // Checked first, so that a path is not formatted only to be thrown away.
     pub fn add(&mut self, text: impl FnOnce() -> String) {
         if self.is_full() {
             return;
@@ -36,7 +37,7 @@ impl StrictErrors {
         self.texts.len() >= Self::MAX || self.size > MAX_TEXT
     }
 
-    /// Returns the findings' texts.
+    /// Returns the messages of the findings.
     pub fn into_texts(self) -> Vec<String> {
         self.texts
     }

@@ -41,7 +41,7 @@ pub enum Error {
         /// The parser's message.
         reason: String,
     },
-    /// Bytes that are no text of YAML.
+    /// Bytes that are not YAML text.
     #[error("yaml: {0}")]
     Unreadable(&'static str),
     /// The text would be split into too many tokens.
@@ -50,10 +50,10 @@ pub enum Error {
     /// Nested deeper than [`MAX_DEPTH`].
     #[error("yaml: line {0}: exceeded max depth of {max}", max = MAX_DEPTH)]
     TooDeep(usize),
-    /// A key that is no scalar.
+    /// A key that is not a scalar.
     #[error("yaml: line {0}: invalid map key")]
     MapKey(usize),
-    /// An alias of an anchor that is not there.
+    /// An alias of an undefined anchor.
     #[error("yaml: unknown anchor referenced")]
     UnknownAnchor,
     /// Aliases expand excessively.
@@ -98,13 +98,16 @@ pub fn decode_with_duplicates(text: &[u8]) -> Result<(Value, Vec<String>), Error
     let text = readable(text)?;
     // JSON is valid YAML: use the faster decoder. Only floats without a fraction differ, which become
     // integers here.
+    // Only `{`: a JSON scalar or list may mean something else in YAML 1.1, and bodies are objects.
     if text.trim_start().starts_with('{')
         && let Ok((mut v, notes)) = json::decode_with_duplicates(text.as_bytes())
+        // Duplicates need the YAML decoder: its message has the line.
         && notes.duplicates.is_empty()
     {
         settle(&mut v);
         return Ok((v, Vec::new()));
     }
+    // Before the parser sees the text: it buffers tokens without a limit of its own.
     check_tokens(text.as_bytes())?;
     let mut parser = Parser::new(PausingInput::new(text));
     let mut builder = Builder::new(DecodeBudget::of_body(text.len()));
@@ -115,6 +118,7 @@ pub fn decode_with_duplicates(text: &[u8]) -> Result<(Value, Vec<String>), Error
             reason: words(e.info()).to_owned(),
         })?;
         match event {
+            // Further documents are ignored, like `sigs.k8s.io/yaml` does.
             Event::StreamEnd | Event::DocumentEnd => break,
             event => builder.event(event, span)?,
         }
@@ -122,7 +126,7 @@ pub fn decode_with_duplicates(text: &[u8]) -> Result<(Value, Vec<String>), Error
     Ok(builder.finish())
 }
 
-/// Upstream's library does not name the first line.
+/// Upstream's library omits the number of the first line.
 fn at(line: usize) -> String {
     match line {
         0 => String::new(),
@@ -133,7 +137,8 @@ fn at(line: usize) -> String {
 /// Bytes checked between two checkpoints, which takes some tens of microseconds.
 const CHUNK: usize = 64 << 10;
 
-/// The text, if it is UTF-8 without control characters: what upstream's library reads, in its words.
+/// Returns the text if it is UTF-8 without control characters, which is what upstream's library accepts; its messages
+/// otherwise.
 fn readable(bytes: &[u8]) -> Result<&str, Error> {
     let text = std::str::from_utf8(bytes).map_err(|e| Error::Unreadable(not_utf8(&bytes[e.valid_up_to()..])))?;
     let is_control = |c: char| match c {
@@ -142,7 +147,9 @@ fn readable(bytes: &[u8]) -> Result<&str, Error> {
     };
     let mut rest = text;
     while !rest.is_empty() {
+        // A multi-megabyte body takes milliseconds to scan.
         checkpoint_now();
+        // Never empty: a chunk is far longer than the longest character.
         let (chunk, after) = rest.split_at(rest.floor_char_boundary(CHUNK));
         if chunk.chars().any(is_control) {
             return Err(Error::Unreadable("control characters are not allowed"));
@@ -166,6 +173,7 @@ fn not_utf8(bytes: &[u8]) -> &'static str {
     if sequence[1..].iter().any(|b| b & 0xc0 != 0x80) {
         return "invalid trailing UTF-8 octet";
     }
+    // The first two bytes tell whether the code point is out of range.
     match sequence {
         // Surrogates, and numbers beyond the last character.
         [0xed, 0xa0..=0xff, ..] | [0xf4, 0x90..=0xff, ..] | [0xf5..=0xff, ..] => "invalid Unicode character",
@@ -192,6 +200,7 @@ fn check_tokens(text: &[u8]) -> Result<(), Error> {
         table
     };
     let mut halves = 0;
+    // Chunks only serve the checkpoints; the sums are independent of where they are cut.
     for chunk in text.chunks(CHUNK) {
         checkpoint_now();
         halves += chunk
@@ -199,6 +208,7 @@ fn check_tokens(text: &[u8]) -> Result<(), Error> {
             .map(|b| usize::from(HALVES[usize::from(*b)]))
             .sum::<usize>();
     }
+    // Rounded down: an odd quote is a syntax error that the parser reports.
     match halves / 2 {
         ..=MAX_INDICATORS => Ok(()),
         n => Err(Error::Indicators(n)),
@@ -207,12 +217,13 @@ fn check_tokens(text: &[u8]) -> Result<(), Error> {
 
 /// The parser's message, with upstream's text for the most common mistakes.
 fn words(info: &str) -> &str {
-    // Upstream's library does not say what it was doing.
+    // Upstream's library leaves out the construct that it was parsing.
     let reason = match info.split_once(", ") {
         Some((doing, reason)) if doing.starts_with("while parsing a quoted") || is_in_brackets(doing) => reason,
         _ => info,
     };
     match reason {
+        // The misspelling is upstream's.
         "did not find expected hexadecimal number" => "did not find expected hexdecimal number",
         reason if reason.contains("while parsing a node") => "did not find expected node content",
         reason => reason,
@@ -238,6 +249,7 @@ fn line_of(info: &str, line: usize) -> usize {
 /// integers.
 fn settle(v: &mut Value) {
     match v {
+        // Go decodes the JSON that the conversion printed, in which such a float has no fraction any more.
         Value::Float(f) => *v = number(*f),
         Value::Array(a) => a.iter_mut().for_each(settle),
         Value::Object(m) => m.iter_mut().for_each(|(_, v)| settle(v)),

@@ -26,6 +26,7 @@ impl ErrorList {
 
     /// Adds an error, or counts it if the list is full.
     pub fn push(&mut self, error: FieldError) {
+        // A list appended to a full one brings its own count; it is added rather than listed.
         match error.kind {
             FieldErrorKind::More(n) => self.count(n),
             _ if self.is_full() => self.count(1),
@@ -44,6 +45,7 @@ impl ErrorList {
 
     /// Adds the same error several times, as upstream does once per offending pair of elements.
     pub fn push_times(&mut self, times: usize, error: impl Fn() -> FieldError) {
+        // Checked per round, so that a million duplicates cost a hundred errors and one addition.
         for done in 0..times {
             if self.is_full() {
                 return self.count(times - done);
@@ -84,6 +86,7 @@ impl ErrorList {
     fn count(&mut self, n: usize) {
         if let Some(last) = self.0.last_mut()
             && let FieldErrorKind::More(counted) = &mut last.kind
+        // The count is always the last element: `push` appends nothing behind it.
         {
             *counted += n;
         } else {
@@ -147,6 +150,7 @@ impl From<Vec<FieldError>> for ErrorList {
 /// once. Errors that do not fit into [`MAX_TEXT`] are counted.
 pub fn aggregate(errors: &[FieldError]) -> String {
     let mut out = Aggregate::default();
+    // Duplicates are dropped by text, as upstream does; the count of omitted errors cannot know about them.
     for e in errors {
         match e.kind {
             FieldErrorKind::More(n) => out.more += n,
@@ -172,6 +176,7 @@ struct Aggregate {
 
 impl Aggregate {
     fn add(&mut self, text: String) {
+        // Checked before the limits: a duplicate is not an omitted error.
         if self.listed.contains(&text) {
             return;
         }
@@ -189,6 +194,7 @@ impl Aggregate {
 
     fn text(self) -> String {
         match (self.listed.len(), self.more) {
+            // A single error is not put into brackets, even if it had to be cut.
             (1, 0) => cut(self.joined, MAX_TEXT),
             (_, 0) => format!("[{}]", self.joined),
             (_, more) => format!("[{}, and {}]", cut(self.joined, MAX_TEXT), more_errors(more)),
@@ -206,6 +212,7 @@ pub fn cut(mut text: String, max: usize) -> String {
         let end = text.floor_char_boundary(max);
         let missing = text.len() - end;
         text.truncate(end);
+        // The text may be a fraction of what was allocated, and errors are kept until the response is written.
         text.shrink_to_fit();
         text.push_str(&format!("... ({missing} more bytes)"));
     }

@@ -11,6 +11,7 @@ pub(super) fn block<'a>(block: &'a Block, object: &'a Value) -> Result<Vec<Found
     match block {
         Block::Text(text) => Ok(vec![Found::Constant(text)]),
         Block::Action(steps) => {
+            // Each block has its own budget; their number is bounded by the length of the path.
             let mut walk = Walk { left: LIMIT };
             walk.steps(steps, vec![Found::Value(object)]).map_err(|f| f.error)
         }
@@ -67,6 +68,7 @@ impl<'a> Found<'a> {
 impl Walk {
     fn visit(&mut self, values: usize) -> Result<(), Failure> {
         match self.left.checked_sub(values) {
+            // Charged in advance, before the values are collected.
             Some(left) => {
                 self.left = left;
                 Ok(())
@@ -77,6 +79,7 @@ impl Walk {
 
     fn steps<'a>(&mut self, steps: &'a [Step], mut values: Vec<Found<'a>>) -> Values<'a> {
         for step in steps {
+            // One more than the values, so that steps over nothing are charged as well.
             self.visit(values.len() + 1)?;
             values = self.step(step, values)?;
         }
@@ -93,6 +96,8 @@ impl Walk {
             Step::Descent => return self.descent(input),
             Step::Slice(slice) => return self.slice(*slice, &input),
             Step::Filter(filter) => return self.filter(filter, &input),
+            // Upstream evaluates the members of a union on the same input, with their results in order of the
+            // members.
             Step::Union(members) => {
                 let had_values = !input.is_empty();
                 let mut all = Vec::new();
@@ -114,6 +119,7 @@ impl Walk {
     fn descent<'a>(&mut self, input: Vec<Found<'a>>) -> Values<'a> {
         let mut found = Vec::new();
         let mut open = input;
+        // The stack is processed from its end, so children are pushed in reverse to be visited in document order.
         open.reverse();
         while let Some(value) = open.pop() {
             self.visit(1)?;
@@ -136,6 +142,7 @@ impl Walk {
         let had_values = !input.is_empty();
         let fail = |why: String| Err(failure(why, had_values));
         let mut found = Vec::new();
+        // Null lists are skipped; other types are errors.
         for value in input.iter().filter(|v| !v.is_null()) {
             let Some(Value::Array(items)) = value.value() else {
                 return fail(format!("{} is not array or slice", type_of(*value)));
@@ -153,7 +160,7 @@ impl Walk {
                 },
             };
             if start == end {
-                // As upstream, the lists after an empty slice are not looked at.
+                // As upstream, the lists after an empty slice are not evaluated.
                 return Ok(found);
             }
             let outside = |at: i64| format!("array index out of bounds: index {at}, length {len}");
@@ -171,6 +178,7 @@ impl Walk {
                 Some(step) if step > 0 => usize::try_from(step).unwrap_or(usize::MAX),
                 Some(_) => return fail("step must be > 0".to_owned()),
             };
+            // The casts are safe: both indexes were checked against the length.
             let part = items[start as usize..end as usize].iter().step_by(step);
             self.visit(part.len())?;
             found.extend(part.map(Found::Value));
@@ -198,6 +206,7 @@ impl Walk {
                     }
                     continue;
                 };
+                // An error inside a comparison fails the whole filter, and counts as having had values.
                 let inner = |f: Failure| Failure { had_values: true, ..f };
                 let Some(left) = single(left.map_err(inner)?)? else {
                     continue;
@@ -242,7 +251,7 @@ fn type_of(value: Found<'_>) -> &'static str {
     }
 }
 
-/// Why two values cannot be compared; the texts are those of `text/template`.
+/// Why two values cannot be compared. Messages as `text/template` words them.
 #[derive(Debug, thiserror::Error)]
 enum NotComparable {
     #[error("unrecognized filter operator {0}")]
@@ -258,6 +267,7 @@ fn compare(left: Found<'_>, operator: &str, right: Found<'_>) -> Result<bool, No
     if !matches!(operator, "<" | ">" | "==" | "!=" | "<=" | ">=") {
         return Err(NotComparable::Operator(operator.to_owned()));
     }
+    // `text/template` compares basic kinds only; a byte of a string counts as one.
     let basic = |v: Found<'_>| !matches!(v.value(), Some(Value::Null | Value::Array(_) | Value::Object(_)));
     if !basic(left) || !basic(right) {
         return Err(NotComparable::Type);
@@ -268,6 +278,7 @@ fn compare(left: Found<'_>, operator: &str, right: Found<'_>) -> Result<bool, No
     };
     let order = match (integer(left), integer(right), left.value(), right.value()) {
         (Some(l), Some(r), ..) => l.cmp(&r),
+        // JSON has no NaN, so two floats are always ordered.
         (_, _, Some(Value::Float(l)), Some(Value::Float(r))) => l.partial_cmp(r).unwrap_or(Ordering::Equal),
         (_, _, Some(Value::String(l)), Some(Value::String(r))) => l.cmp(r),
         (_, _, Some(Value::Bool(l)), Some(Value::Bool(r))) => match operator {

@@ -20,6 +20,7 @@ pub(super) fn template(text: &str, depth: usize) -> Parsed<Vec<Block>> {
     }
     let mut blocks = Vec::new();
     let mut rest = text;
+    // A brace inside of an action was consumed by its parser, so this one starts the next action.
     while let Some((before, action)) = rest.split_once('{') {
         if !before.is_empty() {
             blocks.push(Block::Text(before.into()));
@@ -77,6 +78,7 @@ impl<'a> Parser<'a> {
 
     /// True if the character before the last one read is a backslash.
     fn escaped(&self) -> bool {
+        // Bytes are enough: a backslash is never part of a longer character in UTF-8.
         self.at >= 2 && self.text.as_bytes()[self.at - 2] == b'\\'
     }
 
@@ -110,6 +112,7 @@ impl<'a> Parser<'a> {
                 Some('.') => steps.push(self.field()),
                 Some(c) if c == '+' || c == '-' || is_digit(c) => steps.push(Step::Constant(self.number(c)?)),
                 Some(c) if is_alphanumeric(c) => {
+                    // The first character belongs to the word.
                     self.at -= c.len_utf8();
                     steps.push(match self.until(is_terminator) {
                         "true" => Step::Constant(Value::Bool(true)),
@@ -132,7 +135,9 @@ impl<'a> Parser<'a> {
 
     /// Parses `text` as an action of its own.
     fn nested(&self, text: &str) -> Parsed<Vec<Step>> {
+        // Upstream parses parts as templates of their own, so a part may even close its action and open another.
         let blocks = template(&format!("{{{text}}}"), self.depth + 1)?;
+        // Further blocks are dropped, as upstream only uses the first list node.
         match blocks.into_iter().next() {
             Some(Block::Action(steps)) => Ok(steps),
             _ => unreachable!("the text starts with a brace"),
@@ -159,11 +164,13 @@ impl<'a> Parser<'a> {
     fn number(&mut self, first: char) -> Parsed<Value> {
         let from = self.at - first.len_utf8();
         self.until(|c| c != '.' && !is_digit(c));
+        // Only digits and points are collected; an exponent ends the number and fails as an unknown identifier.
         let text = &self.text[from..self.at];
         if let Ok(i) = text.parse::<i64>() {
             return Ok(Value::Int(i));
         }
         match text.parse::<f64>() {
+            // Long digits overflow to infinity, which has no JSON form.
             Ok(f) if f.is_finite() => Ok(Value::Float(f)),
             _ => error(format!("cannot parse number {text}")),
         }
@@ -178,6 +185,7 @@ impl<'a> Parser<'a> {
                 Some(_) => {}
             }
         }
+        // The quote just read is one byte.
         let inner = &self.text[from..self.at - 1];
         match unquote(inner, quote) {
             Some(text) => Ok(Value::from(text)),
@@ -187,10 +195,12 @@ impl<'a> Parser<'a> {
 
     /// Parses what follows `[`: an index, a slice, a quoted key or a union of these.
     fn array(&mut self, steps: &mut Vec<Step>) -> Parsed<()> {
+        // Upstream's scan stops at the first bracket, so keys cannot contain one.
         let text = self.until(|c| c == ']' || c == '\n');
         if self.next() != Some(']') {
             return error("unterminated array");
         }
+        // `[*]` is the slice of all elements in upstream's parser.
         let text = if text == "*" { ":" } else { text };
         if text.contains(',') {
             let members = text
@@ -200,6 +210,7 @@ impl<'a> Parser<'a> {
             return Ok(());
         }
         let key = text.strip_prefix('\'').and_then(|t| t.strip_suffix('\''));
+        // A quote inside of the key is left to `slice`, which reports it as an invalid index.
         if let Some(key) = key.filter(|k| !k.contains('\'')) {
             // As upstream, dots in the key separate fields unless they are escaped.
             steps.extend(self.nested(&format!(".{key}"))?);
@@ -222,6 +233,7 @@ impl<'a> Parser<'a> {
                     None => quote = Some(c),
                     Some(open) => closed |= c == open && !self.escaped(),
                 },
+                // Upstream ends a filter at a parenthesis outside of quotes, but only knows one pair.
                 Some(')') if quote.is_some() == closed => break,
                 Some(_) => {}
             }
@@ -247,6 +259,7 @@ impl<'a> Parser<'a> {
 /// Splits `left operator right`; `None` if the text has no operator between two sides.
 fn comparison(text: &str) -> Option<(&str, &str, &str)> {
     let is_operator = |c| matches!(c, '!' | '<' | '>' | '=');
+    // An operator at the very start has no left side, so the text is not a comparison.
     let from = text.find(is_operator).filter(|at| *at > 0)?;
     let run = text[from..].find(|c| !is_operator(c));
     // If nothing follows the operator, its last character is the right side.
@@ -256,6 +269,7 @@ fn comparison(text: &str) -> Option<(&str, &str, &str)> {
 
 fn slice(text: &str) -> Parsed<Slice> {
     let parts: Vec<&str> = text.split(':').collect();
+    // Shape before value: `1-2` is an invalid index, while digits that overflow get a message of their own.
     let shaped = |part: &&str| {
         part.strip_prefix('-')
             .unwrap_or(part)
@@ -302,6 +316,7 @@ fn unquote(text: &str, quote: char) -> Option<String> {
             continue;
         }
         let escape = rest.next()?;
+        // Also consumes the first octal digit, which has been read already.
         let mut digits = |radix, count, first: Option<char>| {
             let first = first.into_iter();
             let mut all = first.chain(rest.by_ref()).take(count);
@@ -317,6 +332,7 @@ fn unquote(text: &str, quote: char) -> Option<String> {
             't' => out.push(b'\t'),
             'v' => out.push(11),
             '\\' => out.push(b'\\'),
+            // Go accepts only the quote that delimits the literal.
             '\'' | '"' if escape == quote => out.push(quote as u8),
             'x' => out.push(u8::try_from(digits(16, 2, None)?).ok()?),
             '0'..='7' => out.push(u8::try_from(digits(8, 3, Some(escape))?).ok()?),
@@ -332,6 +348,7 @@ fn unquote(text: &str, quote: char) -> Option<String> {
 }
 
 fn is_digit(c: char) -> bool {
+    // Go's `unicode.IsDigit` includes digits of other scripts, which then fail to parse as numbers.
     c.is_ascii_digit() || (!c.is_ascii() && c.is_numeric())
 }
 

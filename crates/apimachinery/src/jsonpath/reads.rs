@@ -26,9 +26,12 @@ fn add(steps: &[Step], at: &mut Vec<Str>, mask: &mut Mask) {
     let depth = at.len();
     for (i, step) in steps.iter().enumerate() {
         match step {
+            // Deeper fields are read whole: a mask that reads more is still correct.
             Step::Field(name) if is_encoded_plainly(name) && at.len() < MAX_DEPTH => at.push(name.clone()),
+            // Slices keep the field, because masks apply to every item of a list.
             Step::Slice(_) => {}
             Step::Filter(filter) => {
+                // Both sides are evaluated on the items, so they read below the list.
                 add(&filter.left, at, mask);
                 if let Some((_, right)) = &filter.comparison {
                     add(right, at, mask);
@@ -41,7 +44,9 @@ fn add(steps: &[Step], at: &mut Vec<Str>, mask: &mut Mask) {
             _ => break,
         }
     }
+    // At the end of the path, or where it stops being predictable, the value is read whole.
     mask.include(at);
+    // Restores the caller's position: filters call this recursively with the same vector.
     at.truncate(depth);
 }
 

@@ -34,7 +34,9 @@ struct Spent {
 impl Spent {
     /// Clones a value and charges its encoded size; `None` beyond the limit.
     fn copy(&mut self, v: &Value) -> Option<Value> {
+        // What is left bounds the encoding itself, so a copy that exceeds the limit is not encoded to its end.
         let left = MAX_COPIED - self.copied;
+        // One buffer for all copies: a patch may contain ten thousand of them.
         self.scratch.clear();
         if !json::encode_within(v, left, &mut self.scratch) {
             return None;
@@ -47,15 +49,19 @@ impl Spent {
     /// double its depth, and deeper trees overflow the stack of whatever walks them. The walk is charged,
     /// because each of many operations may move the same large value.
     fn nest(&mut self, path: &str, v: &Value) -> Option<()> {
+        // Every slash is a level; escapes (`~1`) cannot add one.
         let above = path.bytes().filter(|b| *b == b'/').count();
         let mut nodes = 0;
+        // Fails without a walk if the path alone is too deep.
         let fits = !is_deeper_than(v, MAX_DEPTH.checked_sub(above)?, &mut nodes);
+        // Charged whether or not it fits: the walk has taken place.
         self.shift::<Value>(nodes)?;
         fits.then_some(())
     }
 
     /// Charges the move of elements of type `T` within a container; `None` beyond the limit.
     fn shift<T>(&mut self, elements: usize) -> Option<()> {
+        // The product fits: a container in memory has at most `isize::MAX` bytes.
         self.moved = self.moved.saturating_add((elements * size_of::<T>()) as u64);
         (self.moved <= MAX_MOVED).then_some(())
     }
@@ -63,6 +69,7 @@ impl Spent {
 
 /// True if containers nest deeper than `levels`. Adds the nodes that it visited to `nodes`.
 fn is_deeper_than(v: &Value, levels: usize, nodes: &mut usize) -> bool {
+    // Not called at level 0, so the subtraction cannot underflow.
     let deeper = |v: &Value, nodes: &mut usize| is_deeper_than(v, levels - 1, nodes);
     *nodes += 1;
     match v {
@@ -75,7 +82,7 @@ fn is_deeper_than(v: &Value, levels: usize, nodes: &mut usize) -> bool {
 /// An operation that does not apply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotApplied {
-    /// The text of upstream's library.
+    /// The message of upstream's library.
     pub text: String,
     /// True if the operation is a `test`.
     pub test_failed: bool,
@@ -107,6 +114,7 @@ impl JsonPatch {
         let (v, notes) = json::decode_with_duplicates(body).map_err(|e| fail(go_syntax_error(&e.to_string())))?;
         let items = match v {
             Value::Array(a) => a,
+            // A `null` body is an empty list in Go.
             Value::Null => Vec::new(),
             other => {
                 let of = if prefixed {
@@ -126,6 +134,7 @@ impl JsonPatch {
         for (i, item) in items.into_iter().enumerate() {
             let m = match item {
                 Value::Object(m) => m,
+                // A `null` operation is an empty map; it fails later for its missing members.
                 Value::Null => Map::new(),
                 other => {
                     let of = if prefixed {
@@ -198,16 +207,20 @@ impl JsonPatch {
     pub fn apply_explained(self, mut doc: Value) -> Result<Value, NotApplied> {
         let mut spent = Spent::default();
         for op in self.operations {
+            // Operations of one patch are bounded in number, but each may walk a large document.
             checkpoint();
-            // The value is not part of any text, and may be large.
+            // The value is not part of any message, and may be large.
             let operation: Map = op
                 .iter()
                 .filter(|(k, _)| *k != "value")
                 .map(|(k, v)| (Str::new(k), v.clone()))
                 .collect();
+            // Earlier operations have changed `doc` already; it is this function's own copy and is dropped.
             if one(&mut doc, op, &mut spent).is_none() {
                 return Err(NotApplied {
                     test_failed: operation.str("op") == "test",
+                    // Explained after the fact, against the document as the failed operation left it: operations fail
+                    // before they write.
                     text: explain::failure(&doc, &operation),
                 });
             }
@@ -231,11 +244,13 @@ fn one(doc: &mut Value, mut op: Map, spent: &mut Spent) -> Option<()> {
     // A missing value counts as null.
     let value = op.remove("value").unwrap_or_default();
     let path = op.get("path")?.as_str()?;
+    // Absent members of `op` compare as the empty string and fall through to `None`.
     match op.str("op") {
         "add" => add(doc, path, value, spent),
         "remove" => remove(doc, path, spent).map(drop),
         "replace" => {
             if path.is_empty() {
+                // Upstream refuses a scalar as a whole document.
                 return matches!(value, Value::Object(_) | Value::Array(_)).then(|| *doc = value);
             }
             spent.nest(path, &value)?;
@@ -243,6 +258,7 @@ fn one(doc: &mut Value, mut op: Map, spent: &mut Spent) -> Option<()> {
             set(parent, &key, value, spent)
         }
         "move" => {
+            // Removed even if the following `add` fails; the whole patch is then discarded.
             let v = remove(doc, op.get("from")?.as_str()?, spent)?;
             add(doc, path, v, spent)
         }
@@ -250,6 +266,7 @@ fn one(doc: &mut Value, mut op: Map, spent: &mut Spent) -> Option<()> {
             let (from, key) = parent(doc, op.get("from")?.as_str()?)?;
             let v = match (&*from, parent_get(from, &key)) {
                 (_, Some(v)) => {
+                    // Depth before size: measuring the size encodes recursively.
                     spent.nest(path, v)?;
                     spent.copy(v)?
                 }
@@ -277,6 +294,7 @@ fn one(doc: &mut Value, mut op: Map, spent: &mut Spent) -> Option<()> {
 
 /// A token of a JSON pointer without its escapes.
 pub(super) fn unescape(token: &str) -> String {
+    // `~1` first: `~01` stands for `~1`, not for a slash (RFC 6901).
     token.replace("~1", "/").replace("~0", "~")
 }
 
@@ -307,6 +325,7 @@ fn member<'d>(container: &'d mut Value, key: &str) -> Option<&'d mut Value> {
             let i = index(key, a.len())?;
             a.get_mut(i)
         }
+        // Scalars have no members: a pointer through one does not resolve.
         _ => None,
     }
 }
@@ -331,6 +350,7 @@ fn set(container: &mut Value, key: &str, value: Value, spent: &mut Spent) -> Opt
 }
 
 fn insert(m: &mut Map, key: &str, value: Value, spent: &mut Spent) -> Option<()> {
+    // Replacing in place moves nothing; only an insertion shifts what follows.
     if !m.contains_key(key) {
         spent.shift::<(Str, Value)>(m.keys_after(key))?;
     }
@@ -343,6 +363,7 @@ fn add(doc: &mut Value, path: &str, value: Value, spent: &mut Spent) -> Option<(
     let (container, key) = parent(doc, path)?;
     match container {
         Value::Object(m) => insert(m, &key, value, spent)?,
+        // `-` appends, which moves nothing.
         Value::Array(a) if key == "-" => a.push(value),
         Value::Array(a) => {
             // The position after the last element is valid for insertion; negative indices count from it.
@@ -359,6 +380,7 @@ fn remove(doc: &mut Value, path: &str, spent: &mut Spent) -> Option<Value> {
     let (container, key) = parent(doc, path)?;
     match container {
         Value::Object(m) => {
+            // Charged before the removal, so that an exceeded limit leaves the document as it was.
             spent.shift::<(Str, Value)>(m.keys_after(&key))?;
             m.remove(&key)
         }

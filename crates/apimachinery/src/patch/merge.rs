@@ -11,8 +11,8 @@ use crate::value::{Map, Str, Value};
 /// Decodes a merge patch; also returns its duplicate keys (`metadata.labels.a`).
 ///
 /// # Errors
-/// 400 for anything but an object if `prefixed` (as of [`super::json_patch::JsonPatch::decode`]), else for
-/// null and what is no JSON.
+/// 400 for anything but an object if `prefixed` (as in [`super::json_patch::JsonPatch::decode`]); otherwise for null
+/// and for a body that is not JSON.
 pub fn decode(body: &[u8], prefixed: bool) -> Result<(Value, Vec<String>), Status> {
     let bad = || Status::bad_request("Invalid JSON Patch");
     if !prefixed {
@@ -34,6 +34,8 @@ pub fn apply(doc: &mut Value, patch: Value) {
     match (doc, patch) {
         (Value::Object(doc), Value::Object(patch)) => members(doc, patch),
         (doc @ Value::Object(_), other) => *doc = other,
+        // A patch that is not an object replaces the document as it is when the document is an object, nulls
+        // included.
         (doc, mut other) => {
             prune_nulls(&mut other);
             *doc = other;
@@ -42,6 +44,7 @@ pub fn apply(doc: &mut Value, patch: Value) {
 }
 
 fn members(doc: &mut Map, patch: Map) {
+    // Collected and applied in one pass: inserting one by one into a sorted map is quadratic for large patches.
     let mut changes: Vec<(Str, Option<Value>)> = Vec::new();
     for (k, mut v) in patch {
         checkpoint();

@@ -21,11 +21,14 @@ pub fn operated(document: &str, patch: &str) -> Option<String> {
     }
     let (mut document, patch) = (Node::of(document)?, Node::of(patch)?);
     let operations = match patch {
+        // A `null` patch has no operations.
         Node::List(operations) => operations,
         patch if patch.is_null() => Vec::new(),
         _ => return None,
     };
     let mut budget = COSTLIEST;
+    // Upstream decodes the document into a map even if there are no operations, so its top level is sorted in any
+    // case.
     document.members();
     for mut operation in operations {
         pause();
@@ -46,6 +49,7 @@ fn spend(budget: &mut usize, cost: usize) -> Option<()> {
 
 /// The text of a JSON string.
 fn decoded(text: &str) -> String {
+    // The key comes from a text that was read as JSON, so the default is never used.
     serde_json::from_str(text).unwrap_or_default()
 }
 
@@ -64,7 +68,8 @@ enum Node<'t> {
     Map(BTreeMap<String, Node<'t>>),
 }
 
-/// The result of a merge patch. `None` if one of the two texts is no JSON object, or if they are long.
+/// The result of a merge patch. `None` if one of the two texts is not a JSON object, or if together they exceed 256
+/// KiB.
 pub fn merged(document: &str, patch: &str) -> Option<String> {
     if document.len() + patch.len() > LONGEST {
         return None;
@@ -115,10 +120,11 @@ impl<'t> Node<'t> {
         matches!(self, Self::Scalar("null"))
     }
 
-    /// Makes an object a map. Of equal keys the last counts.
+    /// Turns an object into a map. Of equal keys the last counts.
     fn members(&mut self) -> Option<&mut BTreeMap<String, Self>> {
         if let Self::Object(members) = self {
             let members = std::mem::take(members).into_iter();
+            // Equal keys: `collect` keeps the last one, as Go's map does.
             *self = Self::Map(members.map(|(key, value)| (decoded(key), value)).collect());
         }
         match self {
@@ -127,7 +133,7 @@ impl<'t> Node<'t> {
         }
     }
 
-    /// Applies an operation of a JSON patch. What it passes through becomes maps.
+    /// Applies an operation of a JSON patch. Objects on its path become maps.
     fn operate(&mut self, operation: &BTreeMap<String, Self>, budget: &mut usize) -> Option<()> {
         let text = |name: &str| match operation.get(name) {
             Some(Self::Scalar(text)) => decoded(text),
@@ -137,6 +143,7 @@ impl<'t> Node<'t> {
         let value = || operation.get("value").cloned().unwrap_or(Self::Scalar("null"));
         match text("op").as_str() {
             "test" => {
+                // A comparison decodes both sides in upstream, which is why testing alone reorders the tested part.
                 if let Some(tested) = self.at(&path) {
                     tested.open(budget)?;
                 }
@@ -144,6 +151,7 @@ impl<'t> Node<'t> {
             "replace" if path.is_empty() => *self = value(),
             "replace" => {
                 let value = value();
+                // Before the value is moved in; cloning it is bounded by the length of the patch.
                 spend(budget, value.size())?;
                 match self.at(&path) {
                     Some(old) => *old = value,
@@ -155,12 +163,14 @@ impl<'t> Node<'t> {
                 spend(budget, value.size())?;
                 self.add(&path, value, budget)?;
             }
+            // A failing removal cannot occur in a patch that is known to apply.
             "remove" => drop(self.remove(&path, budget)),
             "move" => {
                 let moved = self.remove(&from, budget)?;
                 self.add(&path, moved, budget)?;
             }
             "copy" => {
+                // An absent source copies as null, as in upstream.
                 let copied = self.at(&from).map_or(Self::Scalar("null"), |node| node.clone());
                 spend(budget, copied.size())?;
                 self.add(&path, copied, budget)?;
@@ -180,12 +190,13 @@ impl<'t> Node<'t> {
         }
     }
 
-    /// Makes all objects maps, as a comparison does.
+    /// Turns all objects into maps, as a comparison does upstream.
     fn open(&mut self, budget: &mut usize) -> Option<()> {
         spend(budget, 1)?;
         if let Self::List(items) = self {
             return items.iter_mut().try_for_each(|item| item.open(budget));
         }
+        // Scalars have no members and end the recursion.
         let mut members = self.members().into_iter().flat_map(BTreeMap::values_mut);
         members.try_for_each(|node| node.open(budget))
     }
@@ -207,6 +218,7 @@ impl<'t> Node<'t> {
 
     fn add(&mut self, path: &str, value: Self, budget: &mut usize) -> Option<()> {
         let (parent, token) = path.rsplit_once('/')?;
+        // Resolving the parent turns every object on the way into a map, as upstream does.
         match self.at(parent)? {
             Self::List(items) => {
                 // An index from the end counts the new item.
@@ -214,6 +226,7 @@ impl<'t> Node<'t> {
                     "-" => items.len(),
                     _ => index(token, items.len() + 1)?,
                 };
+                // `Vec::insert` moves what follows; without a charge, inserting at the front is quadratic.
                 spend(budget, items.len().checked_sub(at)?)?;
                 items.insert(at, value);
             }
@@ -244,8 +257,10 @@ impl<'t> Node<'t> {
                 document.remove(&key);
                 continue;
             }
+            // A non-object is replaced rather than merged into.
             match document.get_mut(&key).filter(|old| old.is_object()) {
                 Some(old) if value.is_object() => old.merge(value),
+                // As in upstream, a value that replaces an object keeps its nulls.
                 Some(old) => *old = value,
                 None => {
                     value.prune();
@@ -295,6 +310,7 @@ impl<'t> Node<'t> {
                 out.push('{');
                 for (i, (key, value)) in members.iter().enumerate() {
                     comma(out, i);
+                    // Keys of maps are decoded, so they are encoded again; all other text is written as it came.
                     escape(&serde_json::Value::from(key.as_str()).to_string(), out);
                     out.push(':');
                     value.write(out);

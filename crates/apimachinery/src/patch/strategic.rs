@@ -35,7 +35,7 @@ const ELEMENT_ORDER: &str = "$setElementOrder";
 pub trait PatchSchema: Copy {
     /// The member `name`; `None` if a struct declares no such field.
     fn field(self, name: &str) -> Option<FieldPatch<Self>>;
-    /// Whether this is a map, in which nothing can be looked up.
+    /// True for a map, whose members cannot be looked up in a schema.
     fn is_map(self) -> bool {
         false
     }
@@ -59,8 +59,9 @@ pub struct FieldPatch<S> {
 /// Decodes the body of a patch; also returns its duplicate keys.
 ///
 /// # Errors
-/// 400 with Go's text, which has no prefix for this format.
+/// 400 with Go's message, which has no prefix for this format.
 pub fn decode(body: &[u8]) -> Result<(Map, Vec<String>), Status> {
+    // `null` merges nothing.
     let (m, duplicates) = decode_object(body).map_err(|e| Status::bad_request(e.to_string()))?;
     Ok((m.unwrap_or_default(), duplicates))
 }
@@ -78,6 +79,7 @@ fn bad_format(what: &str) -> Status {
 }
 
 fn unknown_patch_type(directive: &Value, map: &Map) -> Status {
+    // The map is the whole patch at this level; only reached for a mistake in the patch.
     let map = go_print(&Value::Object(map.clone()));
     // Upstream formats the directive with `%s`.
     let directive = match directive {
@@ -128,8 +130,10 @@ fn merge_map<S: PatchSchema>(live: &mut Map, mut patch: Map, schema: S) -> Resul
         match d.as_str() {
             Some("replace") => {
                 patch.remove(DIRECTIVE);
+                // The other members become the object as they are, nested directives included.
                 *live = patch;
             }
+            // The other members of the patch are ignored.
             Some("delete") => *live = Map::new(),
             _ => return Err(unknown_patch_type(d, &patch)),
         }
@@ -137,7 +141,9 @@ fn merge_map<S: PatchSchema>(live: &mut Map, mut patch: Map, schema: S) -> Resul
     }
     // Most maps in a patch have no directives. `$` sorts before all field names, so directives come first.
     if patch.keys().any(|k| k.starts_with('$')) {
+        // Before the merge: keys that the patch itself adds must survive.
         retain_keys(live, &mut patch)?;
+        // Before the merge of other members, because it takes its lists out of the patch.
         set_element_order(live, &mut patch, schema)?;
     }
     // Insertions and removals are collected and applied in one pass, because single changes to a large object
@@ -166,6 +172,7 @@ fn merge_map<S: PatchSchema>(live: &mut Map, mut patch: Map, schema: S) -> Resul
             .get_mut(key)
             .filter(|old| std::mem::discriminant(*old) == std::mem::discriminant(&value))
         else {
+            // Deleting from an absent list does nothing.
             if !deletes && let Some(new) = inserted(value) {
                 changes.push((Str::new(key), Some(new)));
             }
@@ -173,6 +180,7 @@ fn merge_map<S: PatchSchema>(live: &mut Map, mut patch: Map, schema: S) -> Resul
         };
         match (old, value) {
             (Value::Object(old), Value::Object(new)) => {
+                // Looked up only now: upstream does not need a declared field to remove or insert a value.
                 let field = lookup(schema, key)?;
                 if field.replace {
                     *old = new
@@ -182,6 +190,7 @@ fn merge_map<S: PatchSchema>(live: &mut Map, mut patch: Map, schema: S) -> Resul
             }
             (Value::Array(old), Value::Array(new)) => {
                 let field = lookup(schema, key)?;
+                // A deletion directive works on lists of scalars whatever their merge strategy.
                 if field.merge || deletes {
                     list::merge(old, new, &field, deletes)?;
                 } else {
@@ -197,6 +206,7 @@ fn merge_map<S: PatchSchema>(live: &mut Map, mut patch: Map, schema: S) -> Resul
 
 /// Prepares a value for insertion where none was before; `None` if nothing of it remains.
 fn inserted(mut v: Value) -> Option<Value> {
+    // Nulls mean removal, and there is nothing to remove.
     prune_nulls(&mut v);
     without_directives(&mut v).then_some(v)
 }
@@ -204,6 +214,7 @@ fn inserted(mut v: Value) -> Option<Value> {
 /// Removes every map with a `$patch` member below `v`; returns false if `v` itself is one.
 fn without_directives(v: &mut Value) -> bool {
     match v {
+        // A directive has nothing to act on here; upstream drops the map that contains it.
         Value::Object(m) if m.contains_key(DIRECTIVE) => return false,
         Value::Object(m) => m.retain(|_, v| without_directives(v)),
         Value::Array(a) => a.retain_mut(without_directives),
@@ -220,6 +231,7 @@ fn retain_keys(live: &mut Map, patch: &mut Map) -> Result<(), Status> {
     let keep: HashSet<&str> = keep.iter().filter_map(Value::as_str).collect();
     let kept = |k: &str| keep.contains(k);
     for (k, v) in patch.iter() {
+        // Every key the patch sets must be listed; directives refer to other members and are exempt.
         if !v.is_null() && !k.starts_with(DELETE_FROM) && !k.starts_with(ELEMENT_ORDER) && !kept(k) {
             return Err(bad_format("retainKeys"));
         }
@@ -231,6 +243,7 @@ fn retain_keys(live: &mut Map, patch: &mut Map) -> Result<(), Status> {
 /// Merges and reorders the lists that have a `$setElementOrder` directive, and removes them from the patch.
 fn set_element_order<S: PatchSchema>(live: &mut Map, patch: &mut Map, schema: S) -> Result<(), Status> {
     const WHAT: &str = "setElementOrder list";
+    // Taken out first: the loop below needs `patch` mutably to look up the lists.
     let mut directives: Vec<(Str, Value)> = Vec::new();
     patch.retain(|k, v| {
         let directive = k.starts_with(ELEMENT_ORDER);
@@ -248,11 +261,13 @@ fn set_element_order<S: PatchSchema>(live: &mut Map, patch: &mut Map, schema: S)
             return Err(no_list(&order));
         };
         let name = directed(&directive, ELEMENT_ORDER, WHAT)?;
+        // The list is removed by the patch, so its order does not matter.
         if patch.get(name).is_some_and(Value::is_null) {
             continue;
         }
         let before = match live.get_mut(name) {
             None => None,
+            // Taken rather than cloned; it is put back, arranged, at the end of the iteration.
             Some(Value::Array(a)) => Some(std::mem::take(a)),
             Some(other) => return Err(no_list(other)),
         };
@@ -262,6 +277,7 @@ fn set_element_order<S: PatchSchema>(live: &mut Map, patch: &mut Map, schema: S)
             Some(other) => return Err(no_list(other)),
         };
         let field = lookup(schema, name)?;
+        // Remembered even if merging fails: an error discards the whole patch.
         if change.is_some() {
             taken.insert(Str::new(name));
         }
@@ -271,6 +287,7 @@ fn set_element_order<S: PatchSchema>(live: &mut Map, patch: &mut Map, schema: S)
         if let Some(change) = &change {
             list::check_order(change, &order, field.merge_key)?;
         }
+        // `before` is consumed by the merge, but its original order decides where unlisted items go.
         let server = before.clone().unwrap_or_default();
         let merged = match (before, change) {
             (Some(mut b), Some(c)) => {
@@ -281,6 +298,7 @@ fn set_element_order<S: PatchSchema>(live: &mut Map, patch: &mut Map, schema: S)
                     c
                 }
             }
+            // No live list: what the patch has is inserted, without its directives.
             (None, Some(c)) => match inserted(Value::Array(c)) {
                 Some(Value::Array(a)) => a,
                 _ => continue,
@@ -288,6 +306,7 @@ fn set_element_order<S: PatchSchema>(live: &mut Map, patch: &mut Map, schema: S)
             (b, None) => b.unwrap_or_default(),
         };
         let arranged = Value::Array(list::arrange_by(merged, &order, &server, field.merge_key)?);
+        // `None` only if the live object had no such list.
         match live.get_mut(name) {
             Some(there) => *there = arranged,
             None => new.push((Str::new(name), Some(arranged))),

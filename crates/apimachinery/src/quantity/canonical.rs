@@ -28,9 +28,11 @@ fn canonical(text: &str, finest: i32) -> Result<String, &'static str> {
     let parts = split(trimmed)?;
     let (base, exponent, format) = scale(parts.suffix).ok_or(BAD_SUFFIX)?;
     let small = small(&parts, base, exponent);
+    // Upstream caches the text on its fast path only, and a rounded value loses it.
     if echoes(trimmed, quantity) && small.is_none_or(|amount| amount.scale >= finest) {
         return Ok(trimmed.to_owned());
     }
+    // `nanos` saturated, so the digits are formatted from the text.
     if base == 10 && quantity.nanos.unsigned_abs() >= i128::MAX.unsigned_abs() {
         let (digits, unit) = match small {
             Some(Amount { value, scale }) => {
@@ -42,6 +44,7 @@ fn canonical(text: &str, finest: i32) -> Result<String, &'static str> {
         };
         return Ok(wide_text(&digits, unit, format, parts.negative));
     }
+    // `finest` is -9 or -3, so the exponent is 0 or 6.
     let unit = 10i128.pow((finest + 9).unsigned_abs());
     let rounded = divide_up(quantity.nanos, unit).saturating_mul(unit);
     Ok(Quantity::of(rounded, quantity.format, None).to_string())
@@ -81,11 +84,13 @@ fn echoes(text: &str, quantity: Quantity) -> bool {
     }
     if base == 2 {
         // Upstream's fast path budgets three decimal digits for every ten bits of the suffix.
+        // Saturating a length is safe: more than 18 digits were excluded above.
         let digits = i32::try_from(whole.len()).unwrap_or(i32::MAX);
         let fast = parts.fraction.is_empty() && digits <= 14 - exponent / 10 * 3;
         return fast && whole.parse::<u64>().is_ok_and(|n| n % 8 != 0);
     }
     let places = i32::try_from(parts.fraction.len()).unwrap_or(i32::MAX);
+    // Upstream serves exponents that are multiples of three unchanged.
     let total = exponent.saturating_sub(places);
     if total < -9 || total % 3 != 0 {
         return false;
@@ -109,12 +114,14 @@ impl fmt::Display for Quantity {
         let units = self.nanos / NANO;
         if self.format == Format::BinarySi && self.is_integer() && units.abs() >= 1024 {
             // Ei (2^60) is the largest binary suffix.
+            // Only whole multiples of 1024 take the next suffix.
             let bits = (units.trailing_zeros() / 10 * 10).min(60);
             let suffix = BINARY.iter().find(|(_, b)| *b == bits).map_or("", |(s, _)| s);
             return write!(f, "{}{suffix}", units >> bits);
         }
         let (mut mantissa, mut exponent) = (self.nanos, -9);
         // E (10^18) is the largest decimal suffix; exponents are not limited.
+        // The value is not zero, or this would not end for exponents.
         while mantissa % 1000 == 0 && (exponent < 18 || self.format == Format::DecimalExponent) {
             mantissa /= 1000;
             exponent += 3;

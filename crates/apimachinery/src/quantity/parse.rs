@@ -55,11 +55,13 @@ pub(super) fn split(text: &str) -> Result<Parts<'_>, &'static str> {
         return Err(BAD_FORM);
     }
     let (whole, rest) = unsigned.split_at(digits(unsigned));
+    // A second point is left in the suffix and fails there.
     let (fraction, suffix) = rest
         .strip_prefix('.')
         .map_or(("", rest), |after| after.split_at(digits(after)));
     let after = suffix.trim_start_matches(|c: char| c.is_ascii() && b"eEinumkKMGTP".contains(&(c as u8)));
     let exponent = after.strip_prefix(['-', '+']).unwrap_or(after);
+    // Anything behind letters, sign and digits.
     if digits(exponent) != exponent.len() {
         return Err(BAD_FORM);
     }
@@ -81,7 +83,6 @@ pub(super) fn scale(suffix: &str) -> Option<(u8, i32, Format)> {
         return Some((2, i32::try_from(*e).ok()?, Format::BinarySi));
     }
     let exponent: i64 = suffix.strip_prefix(['e', 'E'])?.parse().ok()?;
-    // Upstream truncates too.
     #[expect(clippy::cast_possible_truncation, reason = "as upstream")]
     let exponent = exponent as i32;
     Some((10, exponent, Format::DecimalExponent))
@@ -93,6 +94,7 @@ fn drop_digits(digits: &mut Vec<u8>, n: usize) {
     let inexact = digits[kept..].iter().any(|d| *d != b'0');
     digits.truncate(kept);
     if !inexact {
+        // Exact: nothing to round.
         return;
     }
     for digit in digits.iter_mut().rev() {
@@ -104,6 +106,7 @@ fn drop_digits(digits: &mut Vec<u8>, n: usize) {
             }
         }
     }
+    // All digits were nines and have become zeros: a carry is left.
     digits.insert(0, b'1');
 }
 
@@ -111,6 +114,7 @@ fn drop_digits(digits: &mut Vec<u8>, n: usize) {
 pub(super) fn decimal_digits(parts: &Parts<'_>, exponent: i32, finest: i32) -> Result<Vec<u8>, &'static str> {
     let mut digits = [parts.whole.as_bytes(), parts.fraction.as_bytes()].concat();
     let zeros = digits.iter().take_while(|d| **d == b'0').count();
+    // Leading zeros would count towards `MAX_DIGITS`.
     digits.drain(..zeros);
     if digits.is_empty() {
         return Ok(digits);
@@ -118,6 +122,7 @@ pub(super) fn decimal_digits(parts: &Parts<'_>, exponent: i32, finest: i32) -> R
     let places = i64::try_from(parts.fraction.len()).unwrap_or(i64::MAX);
     let shift = i64::from(exponent) - i64::from(finest) - places;
     match usize::try_from(shift) {
+        // Checked before the zeros are appended: an exponent of a few digits can ask for gigabytes.
         Ok(up) if digits.len().saturating_add(up) > MAX_DIGITS => return Err(BAD_NUMBER),
         Ok(up) => digits.resize(digits.len() + up, b'0'),
         Err(_) => drop_digits(&mut digits, usize::try_from(shift.unsigned_abs()).unwrap_or(usize::MAX)),
@@ -130,6 +135,7 @@ pub(super) fn decimal_digits(parts: &Parts<'_>, exponent: i32, finest: i32) -> R
 
 /// The low 64 bits of a number, which is what upstream's big integers convert to.
 pub(super) fn low_bits(digits: &[u8], negative: bool) -> i64 {
+    // Wrapping by intention: Go's `big.Int.Int64` takes the low bits.
     let digit = |n: u64, d: &u8| n.wrapping_mul(10).wrapping_add(u64::from(d - b'0'));
     let n = digits.iter().fold(0, digit).cast_signed();
     if negative { n.wrapping_neg() } else { n }
@@ -157,6 +163,7 @@ pub(super) fn small(parts: &Parts<'_>, base: u8, exponent: i32) -> Option<Amount
             let fits = places == 0 && digits <= 14 - exponent / 10 * 3;
             let value = fits
                 .then(number)??
+                // Beyond 64 bits upstream falls back to big integers.
                 .checked_mul(1i64.checked_shl(exponent.unsigned_abs())?)?;
             (value, 0)
         }
@@ -172,16 +179,19 @@ pub(super) fn binary_nanos(parts: &Parts<'_>, exponent: i32) -> i128 {
     /// As many digits of a fraction as 128 bits hold with the largest suffix; further ones only affect
     /// rounding.
     const PLACES: usize = 20;
+    // Ei is the largest suffix, so the clamp only guards the shift.
     let factor = 1i128 << exponent.clamp(0, 60);
     let digits = |text: &str| {
         text.bytes()
             .try_fold(0i128, |n, d| n.checked_mul(10)?.checked_add((d - b'0').into()))
     };
     let units = digits(parts.whole).and_then(|n| n.checked_mul(factor));
+    // Upstream caps binary quantities at the largest `int64`.
     let Some(units) = units.filter(|n| *n < BINARY_MAX) else {
         return BINARY_MAX * NANO;
     };
     let (kept, rest) = parts.fraction.split_at(parts.fraction.len().min(PLACES));
+    // Cannot overflow: 10^20 times 2^60 is below 2^127.
     let fraction = digits(kept).unwrap_or(0) * factor;
     let (part, exact) = match kept.len() {
         places @ 0..=9 => (fraction * 10i128.pow(9 - places as u32), true),
@@ -190,6 +200,7 @@ pub(super) fn binary_nanos(parts: &Parts<'_>, exponent: i32) -> i128 {
             (divide_up(fraction, divisor), fraction % divisor == 0)
         }
     };
+    // Digits beyond `PLACES` only matter if everything before them was exact; otherwise it is rounded up already.
     let inexact = exact && rest.bytes().any(|d| d != b'0');
     (units * NANO + part + i128::from(inexact)).min(BINARY_MAX * NANO)
 }

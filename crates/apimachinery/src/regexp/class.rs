@@ -21,6 +21,7 @@ pub(super) fn perl(s: &str) -> Option<(&'static str, bool, &str)> {
         'w' => "0-9A-Za-z_",
         _ => return None,
     };
+    // The backslash and the letter are one byte each.
     Some((ranges, c.is_ascii_uppercase(), &s[2..]))
 }
 
@@ -43,6 +44,7 @@ pub(super) fn unicode<'a>(s: &'a str, out: &mut String) -> Result<Option<(&'a st
     if !is_unicode_name(name) {
         return Err(unknown(written));
     }
+    // `\P{^Lu}` is negated twice, which cancels out.
     let letter = if s.starts_with("\\P") != inverted { 'P' } else { 'p' };
     let _ = write!(out, "\\{letter}{{{name}}}");
     Ok(Some((rest, UNICODE_COST)))
@@ -56,6 +58,7 @@ fn is_unicode_name(name: &str) -> bool {
     ];
     const MAX_LENGTH: usize = 64;
     let word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | ' ');
+    // Spares the common names the compilation below.
     if CATEGORIES.contains(&name) {
         return true;
     }
@@ -71,12 +74,14 @@ fn is_unicode_name(name: &str) -> bool {
 /// The character of an escape at the start of `s`; surrogates are possible.
 pub(super) fn escaped(s: &str) -> Result<(u32, &str)> {
     let mut chars = s[1..].chars();
+    // `s` starts with a backslash, one byte.
     let Some(c) = chars.next() else {
         return Err(SyntaxError::new("trailing backslash at end of expression", ""));
     };
     let invalid = |rest: &str| SyntaxError::new("invalid escape sequence", &s[..s.len() - rest.len()]);
     let t = chars.as_str();
     let octal = |t: &str| t.starts_with(|c: char| ('0'..='7').contains(&c));
+    // Digits first: a single digit would be a backreference, which RE2 does not have.
     Ok(match c {
         '1'..='7' if !octal(t) => return Err(invalid(t)),
         '0'..='7' => {
@@ -113,6 +118,7 @@ fn hexadecimal(t: &str) -> std::result::Result<(u32, &str), &str> {
         match chars.next() {
             Some('}') if digits > 0 => return Ok((code, chars.as_str())),
             Some(c) => match c.to_digit(16) {
+                // Checked before the multiplication can exceed 32 bits: `code` stays below 0x110000.
                 Some(d) if code * 16 + d <= 0x10_FFFF => (code, digits) = (code * 16 + d, digits + 1),
                 _ => return Err(chars.as_str()),
             },
@@ -131,6 +137,7 @@ pub(super) fn bracketed<'a>(s: &'a str, out: &mut String) -> Result<(&'a str, u3
         t = &t[1..];
     }
     let mut first = true;
+    // A bracket directly after `[` or `[^` is a member of the class.
     while first || !t.starts_with(']') {
         first = false;
         if t.starts_with("[:")
@@ -149,6 +156,7 @@ pub(super) fn bracketed<'a>(s: &'a str, out: &mut String) -> Result<(&'a str, u3
             continue;
         }
         if let Some((ranges, not, rest)) = perl(t) {
+            // Nested, because the ranges of a negated class cannot be listed inline.
             if not {
                 let _ = write!(body, "[^{ranges}]");
             } else {
@@ -161,6 +169,7 @@ pub(super) fn bracketed<'a>(s: &'a str, out: &mut String) -> Result<(&'a str, u3
         let (low, rest) = one(t, s)?;
         t = rest;
         let mut high = low;
+        // A minus before the closing bracket is a literal.
         if t.len() >= 2 && t.starts_with('-') && !t[1..].starts_with(']') {
             (high, t) = one(&t[1..], s)?;
             if high < low {
@@ -172,7 +181,7 @@ pub(super) fn bracketed<'a>(s: &'a str, out: &mut String) -> Result<(&'a str, u3
         cost = cost.saturating_add(1);
     }
     let not = if negated { "^" } else { "" };
-    // Only surrogates, which no text contains.
+    // The class was empty or had only surrogates, which no text contains.
     match (body.is_empty(), negated) {
         (true, true) => out.push_str("[\\x{0}-\\x{10FFFF}]"),
         (true, false) => out.push_str(NOTHING),
@@ -188,6 +197,7 @@ fn push_range(out: &mut String, low: u32, high: u32) {
             let _ = write!(out, "\\x{{{low:x}}}-\\x{{{high:x}}}");
         }
     };
+    // Rust's `char` excludes surrogates, and the `regex` crate rejects ranges that end in one.
     part(low, high.min(0xD7FF));
     part(low.max(0xE000), high);
 }

@@ -1,6 +1,6 @@
-//! [`SyntaxError`]: why a pattern was refused.
+//! [`SyntaxError`]: why a pattern was rejected.
 
-/// Why a pattern was refused, and the part of it that is at fault.
+/// Why a pattern was rejected, and the part of it that is at fault.
 #[derive(Debug, PartialEq, Eq)]
 pub struct SyntaxError {
     pub(super) what: &'static str,

@@ -7,13 +7,13 @@
 
 use super::class;
 use super::error::{Result, SyntaxError};
+use super::repetition::{Counts, MAX_REPEAT, repetition};
+use crate::interrupt::checkpoint;
 use regex::{Regex, RegexBuilder};
 use std::fmt::Write;
 
 /// Maximum nesting depth of groups, as in Go.
 const MAX_DEPTH: usize = 1000;
-/// Maximum count of a repetition, and product of nested ones, as in Go.
-const MAX_REPEAT: u32 = 1000;
 /// Maximum estimated program size; see [`Translated::cost`]. Go's own limit is some ten times higher.
 const MAX_COST: u32 = 200_000;
 
@@ -39,6 +39,8 @@ struct Atom {
     cost: u32,
     /// The largest product of the counts of repetitions nested in it.
     product: u32,
+    /// True if an operator follows it in the rewritten pattern.
+    repeated: bool,
 }
 
 /// An open group.
@@ -77,6 +79,9 @@ struct Parser<'a> {
     /// Where the last item ends in `out`. Flags such as `(?i)` may follow it, and a repetition still applies
     /// to the item.
     item_end: usize,
+    /// Repetitions behind such flags, and where each belongs in `out`; in this order. Inserted at the end: one by one,
+    /// each would move all flags behind it.
+    late: Vec<(usize, &'a str)>,
 }
 
 impl Translated {
@@ -89,6 +94,7 @@ impl Translated {
         RegexBuilder::new(&self.text)
             .size_limit(size)
             .dfa_size_limit(CACHE_LIMIT)
+            // Bounds memory per pattern, not matching time, which is linear either way.
             .nest_limit(NEST_LIMIT)
             .build()
     }
@@ -112,16 +118,19 @@ pub fn translate(whole: &str) -> Result<Translated> {
         out: String::with_capacity(whole.len() + 16),
         groups: vec![Group::EMPTY],
         item_end: 0,
+        late: Vec::new(),
     };
     let mut rest = whole;
     let mut last_repeat = "";
     while let Some(c) = rest.chars().next() {
+        checkpoint();
         let before = rest;
         let after = &rest[c.len_utf8()..];
         let mut repeat = "";
         rest = match c {
             '(' => p.open(rest)?,
             '|' => {
+                // Branches share one cost: all of them are compiled.
                 p.top().settle();
                 p.out.push('|');
                 after
@@ -166,11 +175,12 @@ pub fn translate(whole: &str) -> Result<Translated> {
             }
         };
         last_repeat = repeat;
-        // Before the rest is read: it may name a hundred thousand Unicode classes.
+        // Checked before the rest is parsed: a pattern may contain a hundred thousand Unicode classes.
         if p.top().cost > MAX_COST {
             return Err(SyntaxError::new("expression too large", whole));
         }
     }
+    // The outermost group is always open.
     if p.groups.len() != 1 {
         return Err(SyntaxError::new("missing closing )", whole));
     }
@@ -179,7 +189,7 @@ pub fn translate(whole: &str) -> Result<Translated> {
     if cost > MAX_COST {
         return Err(SyntaxError::new("expression too large", whole));
     }
-    Ok(Translated { text: p.out, cost })
+    Ok(Translated { text: p.text(), cost })
 }
 
 impl<'a> Parser<'a> {
@@ -188,7 +198,11 @@ impl<'a> Parser<'a> {
     }
 
     fn atom(&mut self, cost: u32) {
-        self.push(Atom { cost, product: 1 });
+        self.push(Atom {
+            cost,
+            product: 1,
+            repeated: false,
+        });
     }
 
     /// Adds an item, which was just written.
@@ -203,16 +217,19 @@ impl<'a> Parser<'a> {
     }
 
     fn open(&mut self, rest: &'a str) -> Result<&'a str> {
+        // Checked before the group opens; the `regex` crate's parser recurses per level.
         if self.groups.len() > MAX_DEPTH {
             return Err(SyntaxError::new("expression nests too deeply", self.whole));
         }
         let (group, after) = match rest.starts_with("(?") {
             true => flags(rest, &mut self.out)?,
             false => {
+                // Captures become plain groups: matching never asks for them, and captures cost memory.
                 self.out.push_str("(?:");
                 (true, &rest[1..])
             }
         };
+        // Flags alone, `(?i)`, open no group.
         if group {
             self.groups.push(Group::EMPTY);
         }
@@ -225,11 +242,16 @@ impl<'a> Parser<'a> {
         }
         self.out.push(')');
         self.top().settle();
+        // Not empty: the length was checked above.
         let Some(Group { cost, product, .. }) = self.groups.pop() else {
             return Ok(());
         };
         let cost = cost.saturating_add(1);
-        self.push(Atom { cost, product });
+        self.push(Atom {
+            cost,
+            product,
+            repeated: false,
+        });
         Ok(())
     }
 
@@ -242,11 +264,13 @@ impl<'a> Parser<'a> {
         counts: Option<Counts>,
     ) -> Result<&'a str> {
         let written = |after: &str| &before[..before.len() - after.len()];
+        // In Go's order: the count is checked before a trailing `?` is read.
         if counts.is_some_and(Counts::too_large) {
             return Err(SyntaxError::new("invalid repeat count", written(after)));
         }
         after = after.strip_prefix('?').unwrap_or(after);
         if !last_repeat.is_empty() {
+            // Go quotes both operators in this message.
             let both = &last_repeat[..last_repeat.len() - after.len()];
             return Err(SyntaxError::new("invalid nested repetition operator", both));
         }
@@ -254,24 +278,59 @@ impl<'a> Parser<'a> {
         let atom = self.top().last.ok_or_else(missing)?;
         let (times, product) = match counts {
             None => (1, atom.product),
+            // `{0}` matches nothing, so what it repeats is not compiled.
             Some(Counts { max: Some(0), .. }) => (0, 1),
             Some(Counts { min, max }) => {
+                // An optional copy costs as much as a mandatory one, and an open upper end needs one copy for its
+                // loop.
                 let times = max.unwrap_or(min).max(1);
                 (times.max(min.saturating_add(1)), times.saturating_mul(atom.product))
             }
         };
         let repeats = counts.is_some_and(|c| c.min >= 2 || c.max.is_some_and(|m| m >= 2));
+        // Go limits the product of nested counts, because `(a{1000}){1000}` expands to a million copies.
         if repeats && product > MAX_REPEAT {
             return Err(SyntaxError::new("invalid repeat count", written(after)));
         }
         let cost = atom.cost.saturating_mul(times).saturating_add(1);
-        if cost > MAX_COST || self.groups.iter().any(|g| g.cost > MAX_COST) {
+        // The costs of the open groups were checked when they last changed.
+        if cost > MAX_COST {
             return Err(SyntaxError::new("expression too large", self.whole));
         }
-        self.top().last = Some(Atom { cost, product });
-        self.out.insert_str(self.item_end, written(after));
-        self.item_end += written(after).len();
+        self.top().last = Some(Atom {
+            cost,
+            product,
+            repeated: true,
+        });
+        let operator = match written(after) {
+            // Directly behind another operator, which flags separate in Go, a question mark would make that one lazy.
+            optional if atom.repeated && optional.starts_with('?') => "{0,1}",
+            operator => operator,
+        };
+        // Flags such as `(?i)` may have been written behind the item, and the operator must not apply to them.
+        if self.item_end < self.out.len() {
+            self.late.push((self.item_end, operator));
+        } else {
+            self.out.push_str(operator);
+            self.item_end = self.out.len();
+        }
         Ok(after)
+    }
+
+    /// The rewritten pattern.
+    fn text(self) -> String {
+        if self.late.is_empty() {
+            return self.out;
+        }
+        let mut text = String::with_capacity(self.out.len() + self.whole.len());
+        let mut from = 0;
+        for (at, operator) in self.late {
+            text.push_str(&self.out[from..at]);
+            text.push_str(operator);
+            from = at;
+        }
+        text.push_str(&self.out[from..]);
+        text
     }
 
     /// Handles a backslash outside of a class.
@@ -281,6 +340,7 @@ impl<'a> Parser<'a> {
         match c {
             Some('A') => self.out.push_str("\\A"),
             Some('z') => self.out.push_str("\\z"),
+            // Byte-wise, because Go's `\b` only knows ASCII words.
             Some('b') => self.out.push_str("(?-u:\\b)"),
             // A byte-wise `\B` could match inside a multi-byte character, but `str` positions are never
             // inside one.
@@ -288,10 +348,12 @@ impl<'a> Parser<'a> {
             Some('C') => return Err(SyntaxError::new("invalid escape sequence", "\\C")),
             Some('Q') => {
                 let (quoted, after) = after.split_once("\\E").unwrap_or((after, ""));
+                // Each character is an item of its own, so a repetition after `\E` applies to the last one only.
                 quoted.chars().for_each(|c| self.literal(c));
                 return Ok(after);
             }
             _ => {
+                // Before `escaped`, which would reject these letters.
                 if let Some((after, cost)) = class::unicode(rest, &mut self.out)? {
                     self.atom(cost);
                     return Ok(after);
@@ -321,6 +383,7 @@ impl<'a> Parser<'a> {
 
 /// Appends a literal, escaped where the `regex` crate needs it.
 pub(super) fn push_char(out: &mut String, c: char) {
+    // Everything else is escaped numerically, which spares a list of the crate's special characters and flags.
     if c.is_alphanumeric() || c == '_' {
         out.push(c);
     } else {
@@ -328,46 +391,10 @@ pub(super) fn push_char(out: &mut String, c: char) {
     }
 }
 
-/// The counts of a `{min,max}`; `max` is `None` without an upper limit.
-#[derive(Clone, Copy)]
-struct Counts {
-    min: u32,
-    max: Option<u32>,
-}
-
-impl Counts {
-    fn too_large(self) -> bool {
-        self.min > MAX_REPEAT || self.max.is_some_and(|m| m > MAX_REPEAT || m < self.min)
-    }
-}
-
-/// Parses a repetition `{n}`, `{n,}` or `{n,m}` at the start of `s`; anything else is a literal brace.
-fn repetition(s: &str) -> Option<(Counts, &str)> {
-    let (min, s) = number(s.strip_prefix('{')?)?;
-    let (max, s) = match s.strip_prefix(',') {
-        None => (Some(min), s),
-        Some(s) if s.starts_with('}') => (None, s),
-        Some(s) => {
-            let (max, s) = number(s)?;
-            (Some(max), s)
-        }
-    };
-    Some((Counts { min, max }, s.strip_prefix('}')?))
-}
-
-/// A decimal number without leading zeros; too large ones saturate.
-fn number(s: &str) -> Option<(u32, &str)> {
-    let end = s.find(|c: char| !c.is_ascii_digit()).unwrap_or(s.len());
-    let (digits, rest) = s.split_at(end);
-    if digits.is_empty() || digits.len() > 1 && digits.starts_with('0') {
-        return None;
-    }
-    Some((digits.parse().unwrap_or(u32::MAX), rest))
-}
-
 /// Handles `(?` at the start of `s`: a named capture, flags, or a group with flags. Returns whether a group
 /// was opened.
 fn flags<'a>(s: &'a str, out: &mut String) -> Result<(bool, &'a str)> {
+    // Go 1.22 also accepts `(?<name>`.
     let name = if s.len() > 4 && s[2..].starts_with("P<") {
         Some(4)
     } else {
@@ -387,6 +414,7 @@ fn flags<'a>(s: &'a str, out: &mut String) -> Result<(bool, &'a str)> {
     let (mut on, mut off, mut negative, mut seen) = (String::new(), String::new(), false, false);
     for (i, c) in s.char_indices().skip(2) {
         match c {
+            // Only the letters themselves: Go has no `x` or `u` flags.
             'i' | 'm' | 's' | 'U' => {
                 seen = true;
                 on.retain(|f| f != c);
@@ -395,9 +423,11 @@ fn flags<'a>(s: &'a str, out: &mut String) -> Result<(bool, &'a str)> {
                     list.push(c);
                 }
             }
+            // A minus must be followed by a flag, hence `seen` starts over.
             '-' if !negative => (negative, seen) = (true, false),
             ':' | ')' if !negative || seen => {
                 let off = if off.is_empty() { off } else { format!("-{off}") };
+                // A bare `(?)` sets nothing; the crate would reject it.
                 if c == ':' || !on.is_empty() || !off.is_empty() {
                     let _ = write!(out, "(?{on}{off}{c}");
                 }

@@ -1,5 +1,7 @@
 use super::*;
+use crate::interrupt::{self, Interrupted, Limit};
 use proptest::prelude::*;
+use std::rc::Rc;
 
 /// Fails if a pattern that was accepted does not compile.
 fn compiled(pattern: &str) -> regex::Regex {
@@ -39,6 +41,11 @@ fn groups_and_flags_are_translated() {
     assert!(!matches("^(?i:a)b$", "AB") && matches("(?s)^.$", "\n") && !matches("^.$", "\n"));
     assert!(matches("(?m)^b$", "a\nb") && !matches("^b$", "a\nb") && matches("(?i-i)a", "a"));
     assert!(matches("^a(?i)*B$", "aab") && matches("^a*(?i)*$", "aa"));
+    // Each operator goes before all flags behind its item.
+    assert_eq!(translate("a(?i)*(?s)+b(?m)?c").unwrap().text, "a*+(?i)(?s)b?(?m)c");
+    // A question mark behind another operator does not make that one lazy if flags are between them.
+    assert!(matches("^a+(?i)?$", "") && matches("^a{2}(?)?$", "") && matches("^a+(?i)?(?s)?$", ""));
+    assert!(!matches("^a+?$", "") && matches("^(?:a+)?$", ""));
     assert!(!matches("(?i-i)a", "A") && matches("(?ii)a", "A") && matches("()a||b", "b") && matches("(?)a", "a"));
 }
 
@@ -87,6 +94,22 @@ fn errors_have_gos_texts() {
     // What follows 500 classes is not read.
     let many = r"\p{Greek}".repeat(1_000) + ")";
     assert!(error(&many).starts_with("expression too large"));
+}
+
+/// Always exceeded.
+struct Over;
+
+impl Limit for Over {
+    fn is_exceeded(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn long_patterns_can_be_interrupted() {
+    let work = || translate(&"a(?i)*".repeat(1_000)).is_ok();
+    assert_eq!(interrupt::run(Rc::new(Over), work), Err(Interrupted));
+    assert!(work());
 }
 
 proptest! {

@@ -12,9 +12,9 @@ pub enum Error {
     /// A term without an operator.
     #[error("invalid selector: '{selector}'; can't understand '{term}'")]
     Term {
-        /// The whole text.
+        /// The selector as it was given.
         selector: String,
-        /// The term.
+        /// The part between commas that has no operator.
         term: String,
     },
     /// A backslash before something that needs no escape, or at the end.
@@ -66,8 +66,11 @@ impl FieldSelector {
     pub fn parse(text: &str) -> Result<Self, Error> {
         let mut terms = Vec::new();
         let mut parts = split(text);
+        // Upstream sorts the terms first, which decides the one that an error names and the order of the parsed
+        // selector.
         parts.sort_unstable();
         for part in parts {
+            // Doubled and trailing commas are allowed.
             if part.is_empty() {
                 continue;
             }
@@ -78,6 +81,7 @@ impl FieldSelector {
                 });
             };
             let value = unescape(value)?;
+            // Upstream's `ParseSelector` drops such a term as matching everything.
             if field.is_empty() && value.is_empty() {
                 continue;
             }
@@ -129,6 +133,7 @@ fn split(text: &str) -> Vec<&str> {
     let (mut start, mut escaped) = (0, false);
     for (i, c) in text.char_indices() {
         match c {
+            // Whatever follows a backslash is taken literally here; `unescape` decides whether it may be escaped.
             _ if escaped => escaped = false,
             '\\' => escaped = true,
             ',' => {
@@ -146,12 +151,14 @@ fn operator(term: &str) -> Option<(&str, bool, &str)> {
     // The first operator separates field and value; operators in values must be escaped.
     let at = term
         .char_indices()
+        // `!` alone is part of a field name; only `!=` is an operator.
         .find(|&(i, c)| c == '=' || (c == '!' && term[i + 1..].starts_with('=')))?
         .0;
     let (field, rest) = term.split_at(at);
     if let Some(v) = rest.strip_prefix("!=") {
         return Some((field, false, v));
     }
+    // The longer operator first: `=` would leave a `=` in the value.
     rest.strip_prefix("==")
         .or_else(|| rest.strip_prefix('='))
         .map(|v| (field, true, v))
@@ -168,6 +175,7 @@ fn unescape(value: &str) -> Result<Str, Error> {
                     return Err(Error::Escape(other.into_iter().collect()));
                 }
             },
+            // Could only be written by accident, and upstream refuses to guess.
             ',' | '=' => {
                 return Err(Error::Unescaped(c.into()));
             }
@@ -185,6 +193,7 @@ impl fmt::Display for FieldSelector {
             }
             write!(f, "{}{}", t.field, if t.equal { "=" } else { "!=" })?;
             for c in t.value.chars() {
+                // The characters that `unescape` accepts, so that the text parses to the same selector.
                 if matches!(c, '\\' | ',' | '=') {
                     f.write_str("\\")?;
                 }

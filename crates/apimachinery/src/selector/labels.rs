@@ -61,13 +61,13 @@ pub enum Error {
         /// The tokens that may stand in its place.
         expected: &'static str,
     },
-    /// Something else than a parenthesis after `in` or `notin`.
+    /// Anything but a parenthesis after `in` or `notin`.
     #[error("found '{0}' expected: '('")]
     NoParenthesis(String),
     /// One of the requirements of a text.
     #[error("unable to parse requirement: {0}")]
     Unparsable(#[source] Box<Error>),
-    /// An operator of an expression that selectors do not have.
+    /// An operator that label selectors do not have.
     #[error("{0:?} is not a valid label selector operator")]
     Operator(String),
     /// The key or a value is invalid, or the number of values is wrong: the field errors, joined.
@@ -92,6 +92,7 @@ impl Requirement {
     /// # Errors
     /// The key or a value is invalid, or the number of values is wrong.
     pub fn try_new(key: &str, operator: Operator, mut values: Vec<Str>) -> Result<Self, Error> {
+        // Sorted for binary search in `matches`, and upstream keeps values as sorted sets, too.
         values.sort_unstable();
         values.dedup();
         let mut errors = ErrorList::new();
@@ -122,8 +123,10 @@ impl Requirement {
                 let why = "for 'Gt', 'Lt' operators, the value must be an integer";
                 errors.push_with(|| FieldError::invalid(&path.index(i), v.as_str(), why));
             }
+            // Every operator checks its values as label values, comparisons included.
             let bad = validation::label_value(v);
             if !bad.is_empty() {
+                // Upstream's path has the index first and the key behind it.
                 errors.push_with(|| FieldError::invalid(&path.index(i).key(key), v.as_str(), bad.join("; ")));
             }
         }
@@ -156,15 +159,18 @@ impl Requirement {
         let among = |v: &str| self.values.binary_search_by(|x| x.as_str().cmp(v)).is_ok();
         match self.operator {
             Operator::In | Operator::Equals | Operator::DoubleEquals => value.is_some_and(among),
+            // An absent label satisfies the negative operators, as documented for `kubectl`.
             Operator::NotIn | Operator::NotEquals => value.is_none_or(|v| !among(v)),
             Operator::Exists => value.is_some(),
             Operator::DoesNotExist => value.is_none(),
             Operator::GreaterThan | Operator::LessThan => {
                 let number = |v: &str| v.parse::<i64>().ok();
+                // Validated in `try_new`, so the first value exists and parses.
                 let bound = self.values.first().and_then(|v| number(v));
                 match (value.and_then(number), bound) {
                     (Some(v), Some(b)) if self.operator == Operator::GreaterThan => v > b,
                     (Some(v), Some(b)) => v < b,
+                    // A label that is absent or not a number matches neither comparison.
                     _ => false,
                 }
             }
@@ -222,6 +228,7 @@ impl LabelSelector {
 
     /// Builds a selector from requirements.
     pub fn of(mut requirements: Vec<Requirement>) -> Self {
+        // Stable, so several requirements of one key stay in the order of the text.
         requirements.sort_by(|a, b| a.key.cmp(&b.key));
         Self {
             requirements,
@@ -242,6 +249,7 @@ impl LabelSelector {
     /// # Errors
     /// An operator, key or value is invalid.
     pub fn from_object(selector: &Value) -> Result<Self, Error> {
+        // A nil pointer in Go: selects nothing, unlike an empty selector.
         let Some(map) = selector.as_object() else {
             return Ok(Self::nothing());
         };
@@ -279,6 +287,7 @@ impl LabelSelector {
     /// Converts a map of labels, such as `spec.selector` of a Service, to equality requirements. Null
     /// requires nothing.
     pub fn from_map(labels: &Value) -> Self {
+        // Not validated: selectors of stored objects may predate today's rules, and an invalid label matches nothing.
         let equal = |(k, v): (&str, &Value)| Requirement {
             key: Str::new(k),
             operator: Operator::Equals,

@@ -3,7 +3,7 @@
 //! Start at [`validate_object_meta`] and [`validate_object_meta_update`].
 
 use super::{NameFn, label_value, name_is_dns_label, name_is_path_segment, qualified_name};
-use crate::field::{ErrorList, FieldError, FieldPath, quote, show};
+use crate::field::{ErrorList, FieldError, FieldPath, is_printable, quote, show};
 use crate::gvk::GroupVersion;
 use crate::interrupt::checkpoint;
 use crate::value::{Map, Value};
@@ -44,12 +44,15 @@ pub fn validate_object_meta(meta: &Value, rules: MetaRules, path: &FieldPath) ->
     if !generate.is_empty() {
         let at = path.child("generateName");
         out.extend(
+            // `true` for the prefix: a generated suffix follows, so a trailing dash is allowed.
             (rules.name)(generate, true)
                 .into_iter()
                 .map(|m| FieldError::invalid(&at, generate, m)),
         );
     }
     let (name, at) = (meta.str_at(&["name"]), path.child("name"));
+    // Upstream generates names before validation, so an empty name here means that there was no `generateName`
+    // either.
     if name.is_empty() {
         out.push(FieldError::required(&at, "name or generateName is required"));
     } else {
@@ -82,6 +85,7 @@ pub fn validate_object_meta(meta: &Value, rules: MetaRules, path: &FieldPath) ->
     validate_owner_references(meta.get("ownerReferences"), &path.child("ownerReferences"), &mut out);
     validate_finalizers(meta.get("finalizers"), &path.child("finalizers"), &mut out);
     validate_managed_fields(meta.get("managedFields"), &path.child("managedFields"), &mut out);
+    // Last, because upstream runs this in the kind's own validation, after the generic part.
     if rules.strict_finalizers {
         validate_standard_finalizers(meta, path, &mut out);
     }
@@ -93,6 +97,7 @@ pub fn validate_object_meta_update(new: &Value, old: &Value, rules: MetaRules, p
     let mut out = ErrorList::new();
     // Once deletion has started, finalizers can only be removed.
     if !old.get("deletionTimestamp").is_null() {
+        // A set, because both lists are the client's and may be long.
         let had: HashSet<&Value> = old.get("finalizers").items().iter().collect();
         let mut added: Vec<&str> = new
             .get("finalizers")
@@ -101,6 +106,7 @@ pub fn validate_object_meta_update(new: &Value, old: &Value, rules: MetaRules, p
             .filter(|f| !had.contains(f))
             .filter_map(Value::as_str)
             .collect();
+        // Upstream's set difference prints sorted.
         added.sort_unstable();
         added.dedup();
         if !added.is_empty() {
@@ -119,6 +125,7 @@ pub fn validate_object_meta_update(new: &Value, old: &Value, rules: MetaRules, p
         ));
     }
     let generation = new.get("generation").as_i64().unwrap_or(0);
+    // Absent reads as 0, as in Go.
     if generation < old.get("generation").as_i64().unwrap_or(0) {
         out.push(FieldError::invalid(
             &path.child("generation"),
@@ -126,12 +133,14 @@ pub fn validate_object_meta_update(new: &Value, old: &Value, rules: MetaRules, p
             "must not be decremented",
         ));
     }
+    // Identity fields compare as strings: null, absent and empty are the same in Go.
     for key in ["name", "namespace", "uid"] {
         let (a, b) = (new.str_at(&[key]), old.str_at(&[key]));
         if a != b {
             out.push(FieldError::invalid(&path.child(key), a, IMMUTABLE));
         }
     }
+    // These are pointers in Go, so absent and set differ.
     for key in ["creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
         let (a, b) = (new.get(key), old.get(key));
         if a != b {
@@ -168,12 +177,14 @@ pub fn validate_annotations(annotations: &Value, path: &FieldPath, out: &mut Err
     let mut size = 0;
     for (k, v) in pairs(annotations) {
         size += k.len() + v.len();
+        // Upstream lower-cases keys before the check, which therefore allows capitals.
         out.extend(
             qualified_name(&k.to_lowercase())
                 .into_iter()
                 .map(|m| FieldError::invalid(path, k, m)),
         );
     }
+    // The limit is on the sum, so the error belongs to the whole map.
     if size > ANNOTATIONS_MAX {
         out.push(FieldError::too_long(path, ANNOTATIONS_MAX as i64));
     }
@@ -183,6 +194,7 @@ pub fn validate_annotations(annotations: &Value, path: &FieldPath, out: &mut Err
 fn show_reference(r: &Value) -> String {
     let fields = ["apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"];
     let member = |k: &&str| match r.get(k) {
+        // Pointers with `omitempty` disappear; the other fields have no `omitempty` and print as empty strings.
         Value::Null if matches!(*k, "controller" | "blockOwnerDeletion") => None,
         Value::Null => Some(format!("{}:\"\"", quote(k))),
         v => Some(format!("{}:{}", quote(k), crate::codec::json::to_string(v))),
@@ -198,6 +210,7 @@ pub(crate) fn validate_owner_references(refs: &Value, path: &FieldPath, out: &mu
     for r in refs.items() {
         checkpoint();
         let api_version = r.str_at(&["apiVersion"]);
+        // An unparsable version reads as empty and gets the same error.
         let gv = GroupVersion::parse(api_version).unwrap_or_default();
         if gv.version.is_empty() {
             out.push(FieldError::invalid(
@@ -220,6 +233,7 @@ pub(crate) fn validate_owner_references(refs: &Value, path: &FieldPath, out: &mu
                 None => controller = Some(r),
                 Some(first) => {
                     let id = |r: &Value| format!("{}/{}", r.str_at(&["kind"]), r.str_at(&["name"]));
+                    // Only built while the list has room: every error repeats all references.
                     out.push_with(|| {
                         let why = format!(
                             "Only one reference can have Controller set to true. Found \"true\" in references for {} and {}",
@@ -240,6 +254,7 @@ pub(crate) fn validate_finalizers(finalizers: &Value, path: &FieldPath, out: &mu
     for f in list.iter().filter_map(Value::as_str) {
         out.extend(qualified_name(f).into_iter().map(|m| FieldError::invalid(path, f, m)));
     }
+    // Garbage collection cannot both orphan dependents and wait for them.
     let has = |name| list.iter().any(|f| f.as_str() == Some(name));
     if has("orphan") && has("foregroundDeletion") {
         let why = "finalizer orphan and foregroundDeletion cannot be both set";
@@ -292,6 +307,8 @@ pub fn validate_field_manager(manager: &str, path: &FieldPath, out: &mut ErrorLi
     }
     for (i, c) in manager.char_indices() {
         if !is_print(c) {
+            // The text contains the whole manager name; a name of nothing but control characters must not multiply
+            // it.
             out.push_with(|| {
                 let why = format!("invalid character U+{:04X} (at position {i})", u32::from(c));
                 FieldError::invalid(path, manager, why)
@@ -300,10 +317,12 @@ pub fn validate_field_manager(manager: &str, path: &FieldPath, out: &mut ErrorLi
     }
 }
 
-/// Approximates Go's `unicode.IsPrint`: characters Rust prints unescaped, with the ASCII space as the only
-/// white space.
-fn is_print(c: char) -> bool {
-    matches!(c, ' ' | '\'' | '"' | '\\') || (!c.is_whitespace() && !c.is_control() && c.escape_debug().len() == 1)
+/// Go's `unicode.IsPrint`: letters, marks, numbers, punctuation and symbols, and the ASCII space.
+pub fn is_print(c: char) -> bool {
+    match c.is_ascii() {
+        true => c == ' ' || c.is_ascii_graphic(),
+        false => is_printable(c),
+    }
 }
 
 #[cfg(test)]

@@ -23,8 +23,10 @@ pub fn parse_ip(s: &str) -> Option<IpAddr> {
     }
     let octets: Option<Vec<String>> = v4
         .split('.')
+        // A part of zeros only is one zero; trimming would leave nothing.
         .map(|o| match o.trim_start_matches('0') {
             "" if !o.is_empty() => Some("0".to_owned()),
+            // Longer octets cannot be below 256, and the length bounds the strings built here.
             t if !t.is_empty() && t.len() <= 3 && t.bytes().all(|c| c.is_ascii_digit()) => Some(t.to_owned()),
             _ => None,
         })
@@ -47,6 +49,7 @@ pub fn ip_strict(s: &str) -> Vec<String> {
     match (s.parse::<IpAddr>(), parse_ip(s)) {
         (_, None) => ip(s),
         (Err(_), Some(_)) => vec!["must not have leading 0s".to_owned()],
+        // Other parsers read `::ffff:1.2.3.4` as IPv4, so policies that compare text could be bypassed.
         (Ok(IpAddr::V6(v6)), _) if v6.to_ipv4_mapped().is_some() => {
             vec!["must not be an IPv4-mapped IPv6 address".to_owned()]
         }
@@ -81,6 +84,7 @@ pub fn cidr_strict(s: &str) -> Vec<String> {
         return cidr(s);
     };
     let mut out = Vec::new();
+    // Rust's parser is strict about leading zeros, the legacy one is not; a difference means that there are some.
     if text.parse::<IpAddr>().is_err() || (digits.len() > 1 && digits.starts_with('0')) {
         out.push("must not have leading 0s in IP or prefix length".to_owned());
     }
@@ -88,6 +92,7 @@ pub fn cidr_strict(s: &str) -> Vec<String> {
         out.push("must not have an IPv4-mapped IPv6 address".to_owned());
     }
     let host_bits = match addr {
+        // Shifting by the full width leaves no host bits; `checked_shl` reports that as `None`.
         IpAddr::V4(a) => u32::from(a).checked_shl(bits.into()).unwrap_or(0) != 0,
         IpAddr::V6(a) => u128::from(a).checked_shl(bits.into()).unwrap_or(0) != 0,
     };
@@ -114,6 +119,7 @@ pub fn in_range(n: i64, low: i64, high: i64) -> Vec<String> {
 /// Validates a port name (an IANA service name).
 pub fn port_name(s: &str) -> Vec<String> {
     let mut out = Vec::new();
+    // IANA limits service names to 15 characters (RFC 6335).
     if s.len() > 15 {
         out.push(super::too_long(15));
     }
@@ -151,6 +157,7 @@ pub fn percent(s: &str) -> Vec<String> {
 /// Parses the number before `%`, saturating at `i64::MAX`.
 pub fn parse_percent(s: &str) -> Option<i64> {
     let digits = s.strip_suffix('%')?;
+    // Saturates instead of failing, since upstream validates form and range apart.
     (!digits.is_empty() && digits.bytes().all(|c| c.is_ascii_digit())).then(|| digits.parse().unwrap_or(i64::MAX))
 }
 
@@ -160,6 +167,7 @@ pub fn scaled(v: &Value, total: i64, round_up: bool) -> Option<i64> {
     match v {
         Value::Int(n) => Some(*n),
         Value::String(s) => {
+            // Checked: both factors may come from a client.
             let p = parse_percent(s)?.checked_mul(total)?;
             Some(if round_up { p.checked_add(99)? / 100 } else { p / 100 })
         }
@@ -171,6 +179,7 @@ pub fn scaled(v: &Value, total: i64, round_up: bool) -> Option<i64> {
 pub fn canonical_ip(text: &str) -> Vec<String> {
     let messages = ip_strict(text);
     match parse_ip(text) {
+        // Only an address that is valid in all other respects is compared with its canonical form.
         Some(ip) if messages.is_empty() && ip.to_string() != text => {
             vec![format!("must be in canonical form (\"{ip}\")")]
         }

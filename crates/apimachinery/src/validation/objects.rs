@@ -12,6 +12,7 @@ const MESSAGE_MAX: usize = 32 * 1024;
 /// Validates a `metav1.LabelSelectorRequirement` of an authorization review, whose operator may be unknown to
 /// this version.
 pub fn validate_label_requirement(e: &Value, path: &FieldPath, out: &mut ErrorList) {
+    // Values before the key: upstream's order.
     check_values(e, path, out);
     check_label(e, path, out);
 }
@@ -37,6 +38,7 @@ fn check_values(e: &Value, path: &FieldPath, out: &mut ErrorList) {
             let why = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
             out.push(FieldError::forbidden(&path.child("values"), why));
         }
+        // Unknown operators pass: a newer client may use one, and the authorizer decides.
         _ => {}
     }
 }
@@ -49,6 +51,7 @@ fn check_label(e: &Value, path: &FieldPath, out: &mut ErrorList) {
             .into_iter()
             .map(|m| FieldError::invalid(&at_key, key, m)),
     );
+    // Non-strings were rejected by decoding, so indexes match the client's.
     for (j, v) in e.get("values").items().iter().filter_map(Value::as_str).enumerate() {
         let at = path.child("values").index(j);
         out.extend(label_value(v).into_iter().map(|m| FieldError::invalid(&at, v, m)));
@@ -61,6 +64,7 @@ pub fn validate_conditions(conditions: &Value, path: &FieldPath, out: &mut Error
     for (i, c) in conditions.items().iter().enumerate() {
         let at = path.index(i);
         let ty = c.str_at(&["type"]);
+        // The duplicate is reported at the later condition, which is then validated as well.
         if !seen.insert(ty) {
             out.push(FieldError::duplicate(&at.child("type"), ty));
         }
@@ -130,6 +134,7 @@ fn condition_reason(s: &str) -> Vec<String> {
 pub fn finalizer_warnings(metadata: &Value, old: &Value) -> Vec<String> {
     /// More warnings than response headers have room for.
     const MAX: usize = 100;
+    // Only finalizers added by this request are worth a warning; existing ones would repeat it on every update.
     let had: HashSet<&Value> = old.get("finalizers").items().iter().collect();
     let new = metadata.get("finalizers").items().iter().filter(|f| !had.contains(f));
     new.filter_map(Value::as_str)
@@ -148,6 +153,7 @@ pub fn domain_prefixed_path(text: &str, path: &FieldPath, out: &mut ErrorList) {
         out.push(FieldError::required(path, ""));
         return;
     }
+    // Both parts are required, which `splitn` in upstream checks together.
     let Some((domain, rest)) = text.split_once('/').filter(|(d, r)| !d.is_empty() && !r.is_empty()) else {
         let why = "must be a domain-prefixed path (such as \"acme.io/foo\")";
         out.push(FieldError::invalid(path, text, why));
@@ -155,6 +161,7 @@ pub fn domain_prefixed_path(text: &str, path: &FieldPath, out: &mut ErrorList) {
     };
     let wrong = dns1123_subdomain(domain).into_iter();
     out.extend(wrong.map(|why| FieldError::invalid(path, domain, why)));
+    // The characters of the path segment in RFC 3986, without encoding.
     let fine = |c: u8| c.is_ascii_alphanumeric() || b"/-._~%!$&'()*+,;=:".contains(&c);
     if !rest.bytes().all(fine) {
         let why = r"Invalid path (regex used for validation is '[A-Za-z0-9/\-._~%!$&'()*+,;=:]+')";

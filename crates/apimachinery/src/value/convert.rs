@@ -36,6 +36,7 @@ impl From<serde_json::Value> for Value {
         match v {
             serde_json::Value::Null => Self::Null,
             serde_json::Value::Bool(b) => Self::Bool(b),
+            // `as_i64` first: integers stay exact, anything beyond becomes a float, as in Go's decoder.
             serde_json::Value::Number(n) => match n.as_i64() {
                 Some(i) => Self::Int(i),
                 None => Self::Float(n.as_f64().unwrap_or_default()),
@@ -77,6 +78,7 @@ impl serde::Serialize for Value {
 
 impl<'de> serde::Deserialize<'de> for Value {
     fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        // By way of serde_json's tree: only used for configuration, never for request bodies.
         serde_json::Value::deserialize(d).map(Into::into)
     }
 }

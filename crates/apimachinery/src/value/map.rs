@@ -44,6 +44,7 @@ impl Map {
     /// The index of `key`. A linear scan that compares lengths first beats binary search on small maps, whose
     /// keys mostly differ in length.
     fn position(&self, key: &str) -> Option<usize> {
+        // Typical objects have fewer keys per level than this.
         const FEW: usize = 16;
         if self.0.len() > FEW {
             return self.find(key).ok();
@@ -71,6 +72,7 @@ impl Map {
     /// The value of `key`, inserted as null if absent.
     pub fn entry(&mut self, key: &str) -> &mut Value {
         let i = self.position(key).unwrap_or_else(|| {
+            // Not `find`: its error position would do, but small maps have not been searched by it yet.
             let i = self.0.partition_point(|(k, _)| k.as_str() < key);
             self.0.insert(i, (Str::new(key), Value::Null));
             i
@@ -102,6 +104,7 @@ impl Map {
 
     /// Reserves capacity for exactly `pairs` more pairs.
     pub fn reserve(&mut self, pairs: usize) {
+        // Exact, because the caller knows the number; maps live as long as their object.
         self.0.reserve_exact(pairs);
     }
 
@@ -129,6 +132,7 @@ impl Map {
             }
             return;
         }
+        // Room for all changes to be insertions, so that the merge never reallocates.
         let mut out = Vec::with_capacity(self.0.len() + changes.len());
         let mut mine = std::mem::take(&mut self.0).into_iter().peekable();
         for (key, value) in changes {
@@ -139,6 +143,7 @@ impl Map {
             mine.next_if(|(k, _)| *k == key);
             out.extend(value.map(|v| (key, v)));
         }
+        // Members behind the last change keep their order and end up in place.
         out.extend(mine);
         self.0 = out;
     }
@@ -189,6 +194,7 @@ impl Map {
     /// True if both have the same pairs, except under some keys.
     pub fn equals_except(&self, other: &Self, keys: &[&str]) -> bool {
         let rest = |(k, _): &&(Str, Value)| !keys.contains(&k.as_str());
+        // Both are sorted, so filtering the same keys leaves sequences that compare pairwise.
         self.0.iter().filter(rest).eq(other.0.iter().filter(rest))
     }
 
@@ -212,6 +218,7 @@ impl IntoIterator for Map {
     type Item = (Str, Value);
     type IntoIter = std::vec::IntoIter<(Str, Value)>;
     fn into_iter(mut self) -> Self::IntoIter {
+        // `Map` implements `Drop`, so the vector cannot be moved out of it.
         std::mem::take(&mut self.0).into_iter()
     }
 }
@@ -230,6 +237,7 @@ impl Clone for Map {
 
 impl Drop for Map {
     fn drop(&mut self) {
+        // `drain` instead of the default drop, to pause between members.
         self.0.drain(..).for_each(|pair| {
             pause();
             drop(pair);

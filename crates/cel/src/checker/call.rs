@@ -9,6 +9,7 @@ impl Checker<'_> {
     pub(super) fn call(&mut self, e: &Expr, call: &Call) -> Type {
         if &*call.function == op::OPT_SELECT {
             let operand = self.expr(&call.args[0]);
+            // Checked for its type in the node table: the planner expects one for every node.
             self.expr(&call.args[1]);
             let Kind::Literal(Literal::String(field)) = &call.args[1].kind else {
                 return Type::Error;
@@ -25,11 +26,14 @@ impl Checker<'_> {
             };
         };
         // `optional.of(x)` is a function with a dot in its name.
+        // A namespaced function comes first, as in cel-go: `optional.of` must not be taken for a member of a
+        // variable.
         if let Some(prefix) = qualified(target)
             && let Some(function) = library::function(&format!("{prefix}.{}", call.function), self.env)
         {
             return self.overload(e, function, false, &args);
         }
+        // Only now: a target that is a namespace would be reported as undeclared.
         args.insert(0, self.expr(target));
         match library::function(&call.function, self.env) {
             Some(function) => self.overload(e, function, true, &args),
@@ -45,6 +49,7 @@ impl Checker<'_> {
             if overload.member != member || overload.params.len() != args.len() {
                 continue;
             }
+            // Fresh parameters per overload, so that a failed attempt leaves nothing bound in the next.
             let first = self.unifier.reserve();
             let params: Vec<Type> = overload
                 .params
@@ -54,15 +59,18 @@ impl Checker<'_> {
             if !self.unifier.all_assignable(&args, &params) {
                 continue;
             }
+            // All matching overloads are kept: with dynamic arguments, the choice is made at run time.
             overloads |= 1 << i;
             let result = self.unifier.instance(&overload.result, first);
             let result = self.unifier.resolve(&result);
             found = Some(match found {
                 None => result,
+                // Overloads that agree on the result give its type; others make it dynamic.
                 Some(before) if before.is_dyn() || before == result => before,
                 Some(_) => Type::Dyn,
             });
         }
+        // Also without a match: the reference is complete even if the expression is rejected.
         self.references[e.id] = Reference::Function(Callee {
             function,
             member,
@@ -85,6 +93,7 @@ impl Checker<'_> {
 
     fn logical(&mut self, e: &Expr, function: &'static Function, args: &[Type], call: &Call) -> Type {
         let before = self.errors.len();
+        // Both operands are asserted, so each gets an error of its own instead of a missing overload.
         for (arg, ty) in call.args.iter().zip(args) {
             self.assert(arg.at, &Type::Bool, ty);
         }

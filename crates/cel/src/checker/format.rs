@@ -30,6 +30,7 @@ pub(super) fn error(at: u32, call: &Call, types: &[Type]) -> Option<(u32, String
 fn used(at: u32, template: &str, values: &[Element], types: &[Type]) -> Result<usize, (u32, String)> {
     let mut template = Template(template);
     let mut next = 0;
+    // The pieces between clauses are skipped.
     while template.next(|_| ()) {
         let Some(value) = values.get(next) else {
             // A template that is cut off is reported first, unlike in an evaluation.
@@ -49,7 +50,7 @@ fn used(at: u32, template: &str, values: &[Element], types: &[Type]) -> Result<u
     Ok(next)
 }
 
-/// The expression whose type the clause does not accept, and the types that it accepts.
+/// The first expression whose type the clause does not accept, and the description of the accepted types.
 fn refused<'e>(verb: char, value: &'e Expr, types: &[Type]) -> Option<(&'e Expr, &'static str)> {
     use Type::{Bool, Bytes, Double, Int, String, Uint};
     let ty = &types[value.id];
@@ -81,6 +82,7 @@ fn refused<'e>(verb: char, value: &'e Expr, types: &[Type]) -> Option<(&'e Expr,
             "only integers, byte buffers, and strings can be formatted as hex",
         ),
     };
+    // Types known only at run time pass, and fail in the evaluation if they are wrong.
     (!takes && !is_unknown(ty)).then_some((value, only))
 }
 

@@ -23,6 +23,7 @@ struct Validator<'c> {
 impl Validator<'_> {
     /// `formatted` is true inside of a call of `format`, whose values may be of any types.
     fn expr(&mut self, e: &Expr, formatted: bool) {
+        // Inherited by everything below `format`, which is how cel-go skips the homogeneity check there.
         let mut inside = formatted;
         match &e.kind {
             Kind::List(elements) if !formatted => {
@@ -51,6 +52,7 @@ impl Validator<'_> {
     fn same<'e>(&mut self, values: impl Iterator<Item = (&'e Expr, bool)>, limit: usize) {
         let (mut first, mut found) = (None, 0);
         for (value, optional) in values {
+            // An optional element contributes the type inside of its optional.
             let ty = match &self.checked.types[value.id] {
                 crate::Type::Optional(of) if optional => of,
                 ty => ty,

@@ -31,6 +31,7 @@ impl<'e> Estimator<'e> {
         };
         let target = call.target.iter().filter(|_| callee.member);
         let mut args = Vec::with_capacity(call.args.len() + 1);
+        // Costs are charged for all arguments, since calls are strict.
         for expr in target.chain(&call.args) {
             let known = self.expr(expr);
             let ty = self.ty(expr);
@@ -49,6 +50,7 @@ impl<'e> Estimator<'e> {
                 };
             }
             op::CONDITIONAL => {
+                // Only one branch runs: the estimate takes the dearer one.
                 let worse = args[1].known.cost.max(args[2].known.cost);
                 return Estimated {
                     cost: args[0].known.cost.saturating_add(worse),
@@ -57,10 +59,12 @@ impl<'e> Estimator<'e> {
                     place: Place::Nowhere,
                 };
             }
+            // Short-circuiting is ignored: the estimate is an upper bound.
             op::AND | op::OR => return Estimated::new(sum),
             _ => {}
         }
         let (mut cost, mut out) = (0, Estimated::new(0));
+        // The overload may be unknown until run time, so the dearest counts.
         for overload in callee.allowed() {
             let (own, size) = self.overload(&callee, overload, &args);
             cost = cost.max(own);
@@ -108,6 +112,7 @@ impl<'e> Estimator<'e> {
             ),
             "split" => {
                 let max = match args.get(2).map(|a| &a.expr.kind) {
+                    // A negative limit wraps to a huge one, as the conversion in Go does.
                     Some(Kind::Literal(Literal::Int(n))) => *n as u64,
                     _ => size(0).max,
                 };
@@ -150,6 +155,7 @@ impl<'e> Estimator<'e> {
             "format" => (traversal(0), None),
             "bytes" if overload.params[0] == Type::String => {
                 let max = size(0).max.saturating_mul(4);
+                // A code point takes at most four bytes.
                 (traversal(0), Some(Size { max, ..size(0) }))
             }
             "string" if overload.params[0] == Type::Bytes => {
@@ -159,6 +165,7 @@ impl<'e> Estimator<'e> {
             "strings.quote" => {
                 let (min, max) = (size(0).min, size(0).max);
                 let quoted = Size {
+                    // Every character may need an escape, and the quotes are added.
                     min: min.saturating_add(2),
                     max: max.saturating_mul(2).saturating_add(2),
                 };
@@ -171,6 +178,7 @@ impl<'e> Estimator<'e> {
             }
             "slice" => {
                 let int = |i: usize, default: u64| literal_int(args.get(i).map(|a| a.expr)).unwrap_or(default);
+                // Wraps like Go's unsigned subtraction: a start behind the end gives a huge estimate instead of none.
                 allocated(1.0, Size::exactly(int(2, size(0).max).wrapping_sub(int(1, 0))))
             }
             "lists.range" => allocated(
@@ -193,6 +201,7 @@ impl<'e> Estimator<'e> {
                     Some(Type::List(of)) => matches!(**of, Type::String | Type::Bytes),
                     _ => false,
                 };
+                // Comparing strings costs a tenth of their size in addition.
                 allocated(if text { 2.1 } else { 2.0 }, keys.times(keys))
             }
             _ => (1, None),
@@ -225,6 +234,7 @@ impl<'e> Estimator<'e> {
 }
 
 fn allocated(factor: f64, size: Size) -> (u64, Option<Size>) {
+    // The size itself is not scaled: the factor counts traversals, not elements.
     (scaled(size.max, factor).saturating_add(ALLOCATION), Some(size))
 }
 
@@ -241,10 +251,12 @@ fn join(a: &Arg<'_, '_>, b: &Arg<'_, '_>) -> Option<Entries> {
 
 /// The size of a string in which each occurrence of something is replaced.
 fn replaced(of: Size, from: Size, to: Size) -> Size {
+    // A division by zero gives infinity, which the conversion saturates; the callers exclude it.
     let count = |n: u64, part: u64| (n as f64 / part as f64).ceil() as u64;
     let (most, kept_most) = if from.min == 0 {
         (of.max.saturating_add(1), of.max)
     } else if to.max <= from.min {
+        // Replacements that are no longer than what they replace cannot lengthen the string.
         (0, of.max)
     } else {
         (count(of.max, from.min), 0)

@@ -27,6 +27,7 @@ impl Size {
     /// The union of the sizes of the elements.
     pub(super) fn none(empty: bool) -> Self {
         Self {
+            // The neutral element of `union`, unless there are no elements at all.
             min: if empty { 0 } else { u64::MAX },
             max: 0,
         }

@@ -9,10 +9,12 @@ use torana_apimachinery::interrupt::checkpoint;
 impl<'a> Machine<'_, 'a> {
     pub(super) fn fold(&mut self, fold: &'a Fold) -> Out<'a> {
         let range = self.expr(&fold.range)?;
+        // Its error is kept in the slot, and surfaces when the accumulator is read.
         self.locals[fold.accumulator] = self.expr(&fold.init);
         match &range {
             Val::List(list) => {
                 for (i, item) in list.iter().enumerate() {
+                    // The order of evaluation matters for errors, so elements are converted one by one.
                     let go_on = if fold.var2.is_some() {
                         self.step(fold, Ok(Val::Int(i as i64)), Some(item))?
                     } else {
@@ -24,6 +26,7 @@ impl<'a> Machine<'_, 'a> {
                 }
             }
             Val::Map(map) => {
+                // Entries are collected first: a map of the input converts its values on the way and may fail.
                 for (key, value) in map.entries()? {
                     if !self.step(fold, Ok(key), Some(Ok(value)))? {
                         break;
@@ -44,6 +47,7 @@ impl<'a> Machine<'_, 'a> {
 
     /// One round; false ends the loop.
     fn step(&mut self, fold: &'a Fold, first: Out<'a>, second: Option<Out<'a>>) -> Result<bool, Fail> {
+        // A loop may have a million rounds whose cost is one each.
         checkpoint();
         self.locals[fold.var] = first;
         if let (Some(slot), Some(v)) = (fold.var2, second) {
@@ -66,12 +70,14 @@ impl<'a> Machine<'_, 'a> {
 
     /// Adds an element to the list of the loop, which nothing else refers to.
     pub(super) fn append(&mut self, slot: usize, element: &'a Node, charge: u64) -> Out<'a> {
+        // Errors of the element are looked at last: the accumulator's comes first, and both are charged.
         let element = match self.expr(element) {
             Err(Fail::Cost) => return Err(Fail::Cost),
             element => element,
         };
         self.charge(charge)?;
         // The error of an earlier element comes first.
+        // Moved out of its slot, so that the reference count is one and `make_mut` pushes in place.
         match (std::mem::replace(&mut self.locals[slot], Ok(Val::Null))?, element?) {
             (Val::List(List::Shared(mut items)), element) => {
                 Arc::make_mut(&mut items).push(element);

@@ -59,6 +59,7 @@ pub(super) const FUNCTIONS: &[Declaration] = &[
 const REFINED: &[&str] = &["ResourceCheck.(string) ResourceCheck"];
 
 fn with(check: &Arc<Check>, change: impl FnOnce(&mut Check)) -> Arc<Check> {
+    // Copied per refinement, since other parts of the expression may hold the original.
     let mut check = check.as_ref().clone();
     change(&mut check);
     Arc::new(check)
@@ -68,6 +69,7 @@ fn path<'a>(args: &mut [Val<'a>]) -> Out<'a> {
     let [Val::Authority(Authority::Authorizer(of, check)), Val::String(path)] = args else {
         return no_overload();
     };
+    // Blank paths are rejected like empty ones.
     if path.trim().is_empty() {
         return error("path must not be empty");
     }
@@ -92,6 +94,7 @@ fn service_account<'a>(args: &mut [Val<'a>]) -> Out<'a> {
     else {
         return no_overload();
     };
+    // Upstream validates the name before the namespace.
     if !validation::name_is_dns_subdomain(name, false).is_empty() {
         return error("Invalid service account name");
     }

@@ -100,6 +100,7 @@ fn is_uuid(s: &str) -> bool {
     let mut rest = s.as_bytes();
     for (i, digits) in [8, 4, 4, 4, 12].into_iter().enumerate() {
         if i > 0 {
+            // Each dash is optional on its own.
             rest = rest.strip_prefix(b"-").unwrap_or(rest);
         }
         if rest.len() < digits || !rest[..digits].iter().all(u8::is_ascii_hexdigit) {

@@ -89,7 +89,7 @@ const SORTED: &[&str] = &[
     "list(bytes).() list(bytes)",
 ];
 
-/// The most elements of a list that `lists.range` makes.
+/// Maximum number of elements that `lists.range` creates.
 const MAX_RANGE: i64 = 1_000_000;
 
 fn items<'a>(v: &Val<'a>) -> Result<Vec<Val<'a>>, Fail> {
@@ -120,6 +120,7 @@ fn ordered_items<'a>(list: &Val<'a>) -> Result<Vec<Val<'a>>, Fail> {
 
 fn is_sorted<'a>(args: &mut [Val<'a>]) -> Out<'a> {
     let items = ordered_items(&args[0])?;
+    // Pairs that do not compare count as sorted.
     let descends = |pair: &[Val<'a>]| pair[0].compare(&pair[1]) == Ok(Ordering::Greater);
     Ok(Val::Bool(!items.windows(2).any(descends)))
 }
@@ -143,6 +144,7 @@ fn sum_from<'a>(zero: Val<'a>, args: &[Val<'a>]) -> Out<'a> {
     let Some(mut total) = items.next() else {
         return Ok(zero);
     };
+    // Types without a sum fail at the first element.
     if !matches!(total, Val::Int(_) | Val::Uint(_) | Val::Double(_) | Val::Duration(_)) {
         return no_overload();
     }
@@ -158,6 +160,7 @@ fn extreme<'a>(args: &[Val<'a>], name: &str, wanted: Ordering) -> Out<'a> {
         return error(format!("{name} called on empty list"));
     };
     for item in items {
+        // Elements that do not compare are ignored, as upstream does.
         if item.compare(&best) == Ok(wanted) {
             best = item;
         }
@@ -185,6 +188,7 @@ fn index_of<'a>(args: &[Val<'a>], last: bool) -> Out<'a> {
     };
     let start = match from {
         None => None,
+        // An empty text is found wherever the search starts, even behind the end.
         Some(_) if wanted.is_empty() && from.is_some_and(|f| f >= 0) => return Ok(Val::Int(from.unwrap_or(0))),
         Some(from) => match strings::offset(s, from) {
             Some(at) => Some(at),
@@ -196,6 +200,7 @@ fn index_of<'a>(args: &[Val<'a>], last: bool) -> Out<'a> {
         // The last place at which a match may start.
         let latest = start.unwrap_or(s.len());
         let mut end = latest.saturating_add(wanted.len()).min(s.len());
+        // Slicing needs a boundary; moving back cannot exclude a match that starts early enough.
         while !s.is_char_boundary(end) {
             end -= 1;
         }
@@ -204,6 +209,7 @@ fn index_of<'a>(args: &[Val<'a>], last: bool) -> Out<'a> {
         let from = start.unwrap_or(0);
         s[from..].find(&**wanted).map(|i| i + from)
     };
+    // Indexes count code points.
     Ok(Val::Int(found.map_or(-1, |i| s[..i].chars().count() as i64)))
 }
 
@@ -237,6 +243,7 @@ fn flatten<'a>(args: &mut [Val<'a>]) -> Out<'a> {
     };
     let mut out = items(&args[0])?;
     for _ in 0..depth {
+        // Nothing is left to flatten: further levels would only copy the list.
         if !out.iter().any(|v| matches!(v, Val::List(_))) {
             break;
         }
@@ -256,6 +263,7 @@ fn distinct<'a>(args: &mut [Val<'a>]) -> Out<'a> {
     let mut seen = std::collections::BTreeSet::new();
     let mut out: Vec<Val<'a>> = Vec::new();
     for item in items(&args[0])? {
+        // Values with a key are found in a set; only others are compared pairwise.
         let new = match crate::value::Key::find(&item) {
             Some(key) => seen.insert(key),
             None => {
@@ -290,6 +298,7 @@ fn sorted<'a>(mut pairs: Vec<(Val<'a>, Val<'a>)>) -> Out<'a> {
         }
         pair[0].0.compare(&pair[1].0)?;
     }
+    // Total after the checks above: all elements have one type, and none is NaN.
     pairs.sort_by(|a, b| a.0.compare(&b.0).unwrap_or(Ordering::Equal));
     Ok(pairs.into_iter().map(|(_, v)| v).collect::<Vec<_>>().into())
 }

@@ -53,6 +53,7 @@ pub(super) const FUNCTIONS: &[Declaration] = &[
 fn link_local_multicast(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => ip.octets()[..3] == [224, 0, 0],
+        // Multicast of link-local scope, whatever the flags.
         IpAddr::V6(ip) => ip.segments()[0] & 0xff0f == 0xff02,
     }
 }
@@ -70,12 +71,14 @@ fn global_unicast(ip: IpAddr) -> bool {
 }
 
 fn parse_ip(s: &str) -> Result<IpAddr, Fail> {
+    // Go parses zones; upstream rejects addresses that have one.
     if s.split_once('%')
         .is_some_and(|(ip, zone)| !zone.is_empty() && ip.parse::<Ipv6Addr>().is_ok())
     {
         return error(format!("IP address {s:?} with zone value is not allowed"));
     }
     match s.parse() {
+        // Other parsers read such addresses as IPv4.
         Ok(IpAddr::V6(ip)) if ip.to_ipv4_mapped().is_some() => {
             error(format!("IPv4-mapped IPv6 address {s:?} is not allowed"))
         }
@@ -104,6 +107,7 @@ fn parse_cidr(s: &str) -> Result<(IpAddr, u8), Fail> {
     {
         return error(format!("IPv4-mapped IPv6 address {s:?} is not allowed"));
     }
+    // `netip.ParsePrefix` rejects signs and leading zeros.
     let canonical = bits.bytes().all(|b| b.is_ascii_digit()) && (bits == "0" || !bits.starts_with('0'));
     match bits.parse::<u8>().ok().filter(|_| canonical) {
         Some(bits) if bits <= width(ip) => Ok((ip, bits)),
@@ -120,6 +124,7 @@ fn width(ip: IpAddr) -> u8 {
 fn network(ip: IpAddr, bits: u8) -> IpAddr {
     match ip {
         IpAddr::V4(ip) => {
+            // A shift by the full width leaves an empty mask.
             let mask = u32::MAX.checked_shl(32 - u32::from(bits)).unwrap_or(0);
             IpAddr::V4((u32::from(ip) & mask).into())
         }
@@ -131,6 +136,7 @@ fn network(ip: IpAddr, bits: u8) -> IpAddr {
 }
 
 fn covers(net: (IpAddr, u8), ip: IpAddr) -> bool {
+    // Networks of one family never contain addresses of the other.
     net.0.is_ipv4() == ip.is_ipv4() && network(net.0, net.1) == network(ip, net.1)
 }
 
@@ -195,6 +201,7 @@ fn contains_cidr<'a>(args: &mut [Val<'a>]) -> Out<'a> {
         [Val::Net(Net::Cidr(ip, bits)), Val::String(s)] => ((*ip, *bits), parse_cidr(s)?),
         _ => return no_overload(),
     };
+    // The inner network must not be wider, and must start inside.
     Ok(Val::Bool(net.1 <= inner.1 && covers(net, inner.0)))
 }
 

@@ -47,6 +47,7 @@ fn optional_of_non_zero<'a>(args: &mut [Val<'a>]) -> Out<'a> {
         Val::List(l) => l.is_empty(),
         Val::Map(m) => m.is_empty(),
         Val::Object(m, _) => m.is_empty(),
+        // Operations of JSON patches are never zero, since their unset members read as values.
         Val::Record(of) => of.fields.is_empty() && !Arc::ptr_eq(&of.of, &json_patch::TYPE),
         _ => false,
     };
@@ -96,6 +97,7 @@ fn end<'a>(args: &[Val<'a>], pick: fn(usize) -> Option<usize>) -> Out<'a> {
 }
 
 fn first<'a>(args: &mut [Val<'a>]) -> Out<'a> {
+    // `get` finds nothing in an empty list, so the index need not be checked.
     end(args, |_| Some(0))
 }
 

@@ -7,6 +7,7 @@ pub(super) const FUNCTIONS: &[Declaration] = &[("jsonpatch.escapeKey", Strict(es
 
 fn escape_key<'a>(args: &mut [Val<'a>]) -> Out<'a> {
     match args {
+        // `~` first: the escape of a slash contains one.
         [Val::String(s)] => Ok(s.replace('~', "~0").replace('/', "~1").into()),
         _ => no_overload(),
     }

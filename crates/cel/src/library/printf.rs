@@ -8,9 +8,9 @@ pub(super) const FUNCTIONS: &[Declaration] = &[("format", Strict(format), &["str
 
 /// Longer results are not built.
 const MAX_RESULT: usize = 16 << 20;
-/// How many parts a list or map has at most.
+/// Maximum parts of a formatted list or map.
 const MAX_PARTS: usize = 100_000;
-/// The most digits after the point.
+/// Maximum digits after the point.
 const MAX_PRECISION: usize = 1_000;
 
 fn format<'a>(args: &mut [Val<'a>]) -> Out<'a> {
@@ -24,6 +24,7 @@ fn format<'a>(args: &mut [Val<'a>]) -> Out<'a> {
         let Some(value) = values.get(next) else {
             return error(format!("index {next} out of range"));
         };
+        // Elements of the input are converted on access, which may fail.
         let value = value?;
         next += 1;
         match template.clause().map(|clause| write(clause, &value)) {
@@ -31,6 +32,7 @@ fn format<'a>(args: &mut [Val<'a>]) -> Out<'a> {
             Ok(Err(why)) => return error(format!("error during formatting: {why}")),
             Ok(Ok(text)) => out.push_str(&text),
         }
+        // Checked per clause: each can add as much as a whole value.
         if out.len() > MAX_RESULT {
             return error("formatted string is too long");
         }
@@ -131,6 +133,7 @@ fn clause(text: &str) -> Result<(Clause, &str), ClauseError> {
             (precision, &after[end..])
         }
     };
+    // A missing verb reads as `%`, which is not one.
     let verb = rest.chars().next().unwrap_or('%');
     if !"sdfebxXo".contains(verb) {
         return Err(ClauseError::Verb(verb));
@@ -220,6 +223,7 @@ fn fixed(f: f64, precision: usize) -> String {
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
     let mut out = sign.to_owned();
     for (i, digit) in whole.chars().enumerate() {
+        // Counted from the end, so that groups of three start at the point.
         if i > 0 && (whole.len() - i).is_multiple_of(3) {
             out.push(',');
         }
@@ -246,6 +250,7 @@ fn scientific(f: f64, precision: usize) -> String {
     let (sign, exponent) = exponent
         .strip_prefix('-')
         .map_or(("", exponent), |rest| ("\u{207b}", rest));
+    // At least two digits, as Go writes exponents.
     let digits = format!("{exponent:0>2}");
     let raised: String = digits.bytes().map(|b| DIGITS[usize::from(b - b'0') % 10]).collect();
     format!("{mantissa}\u{d7}10{sign}{raised}")
@@ -289,6 +294,7 @@ fn literal(v: &Val<'_>, left: &mut usize) -> Result<String, WriteError> {
             for (key, value) in map.entries()? {
                 pairs.push(format!("{}:{}", literal(&key, left)?, literal(&value, left)?));
             }
+            // Sorted by the text of the entries, so that the result does not depend on the order of keys.
             pairs.sort();
             format!("{{{}}}", pairs.join(", "))
         }

@@ -37,7 +37,7 @@ pub(super) const FUNCTIONS: &[Declaration] = &[
 const ARITHMETIC: &[&str] = &["Quantity.(Quantity) Quantity", "Quantity.(int) Quantity"];
 
 fn parse(s: &str) -> Result<Quantity, &'static str> {
-    // Surrounding blanks, which the parser takes, are no part of a quantity.
+    // Surrounding blanks, which the parser accepts, are not part of a quantity.
     if s.trim() == s {
         Quantity::parse(s)
     } else {
@@ -57,6 +57,7 @@ fn is_quantity<'a>(args: &mut [Val<'a>]) -> Out<'a> {
 
 fn combine<'a>(args: &[Val<'a>], with: fn(Quantity, Quantity) -> Quantity) -> Out<'a> {
     match args {
+        // Marked as a sum, because upstream's equality does not recognise one on the right.
         [Val::Quantity(a, _), Val::Quantity(b, _)] => Ok(Val::Quantity(with(**a, **b).into(), true)),
         [Val::Quantity(a, _), Val::Int(n)] => Ok(Val::Quantity(with(**a, Quantity::from_i64(*n)).into(), true)),
         _ => no_overload(),

@@ -26,9 +26,9 @@ pub(super) const FUNCTIONS: &[Declaration] = &[
     ),
 ];
 
-/// The largest program of a pattern, in states.
+/// Maximum size of a pattern's program, in states.
 const MAX_STATES: u32 = 20_000;
-/// The most states of all patterns of one expression: compiling them takes about 0.15 s.
+/// Maximum states of all patterns of one expression; compiling them takes about 0.15 s.
 pub(crate) const MAX_TOTAL_STATES: u32 = 200_000;
 /// Memory limit for compiling a pattern; a program of [`MAX_STATES`] fits.
 const SIZE_LIMIT: usize = 16 << 20;
@@ -39,9 +39,9 @@ const FULL: (u32, u64) = (MAX_TOTAL_STATES, 300_000_000);
 const QUICK: (u32, u64) = (400, 60_000);
 /// States that take as long to compile as the fixed part of compiling.
 const STATES_TO_BEGIN: u32 = 50;
-/// Steps of matching, some milliseconds, between two looks at the clock.
+/// Steps of matching between two checks of the clock; they take some milliseconds.
 const STEPS_AT_ONCE: u64 = 1_000_000;
-/// Compiling a state takes as long as so many steps.
+/// Steps that take as long as compiling one state.
 const STEPS_PER_STATE: u64 = 250;
 
 /// A pattern that was checked. It is compiled when it is first needed.
@@ -52,7 +52,7 @@ pub(crate) struct Pattern {
     compiled: OnceLock<Option<Regex>>,
 }
 
-/// Why a pattern is refused, in Go's words.
+/// Why a pattern is rejected, in Go's words.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PatternError {
     #[error(transparent)]
@@ -66,9 +66,9 @@ pub(crate) enum PatternError {
 /// compiling patterns. Their cost does not bound it.
 #[derive(Debug)]
 pub struct PatternBudget {
-    /// States that may yet be compiled.
+    /// States that may still be compiled.
     states: Cell<u32>,
-    /// Steps that matching may yet take.
+    /// Steps that matching may still take.
     steps: Cell<u64>,
     /// Steps since the clock was read.
     unseen: Cell<u64>,
@@ -112,19 +112,23 @@ impl PatternBudget {
     /// Counts the work of matching `text`, and of compiling the pattern if it is not yet.
     fn spend(&self, pattern: &Pattern, is_constant: bool, text: &str) -> Result<(), Fail> {
         let must_compile = pattern.compiled.get().is_none();
+        // Constant patterns were charged when the program was planned.
         if must_compile && (self.counts_constants || !is_constant) {
             let states = pattern.states + STATES_TO_BEGIN;
             let left = self.states.get().checked_sub(states);
             self.states.set(left.ok_or(Fail::Cost)?);
         }
+        // One more than the bytes: the program also runs at the end of the text.
         let steps = u64::from(pattern.states).saturating_mul(text.len() as u64 + 1);
         let left = self.steps.get().checked_sub(steps);
         self.steps.set(left.ok_or(Fail::Cost)?);
+        // Compiling counts towards the clock as well, although it has a budget of its own.
         let compiling = u64::from(pattern.states) * STEPS_PER_STATE;
         let unseen = self.unseen.get() + steps + if must_compile { compiling } else { 0 };
         self.unseen.set(unseen);
         if unseen > STEPS_AT_ONCE {
             self.unseen.set(0);
+            // The regex crate has no checkpoints, so the clock is read before it runs.
             checkpoint_now();
         }
         Ok(())
@@ -140,6 +144,7 @@ impl Pattern {
         }
         Ok(Self {
             source: source.into(),
+            // At least one, so that matching an empty pattern is not free.
             states: translated.cost.max(1),
             compiled: OnceLock::new(),
         })
@@ -150,6 +155,7 @@ impl Pattern {
     }
 
     fn regex(&self) -> Option<&Regex> {
+        // Translated again instead of keeping the text: a pattern is compiled once at most.
         let compile = || regexp::translate(&self.source).ok()?.compile(SIZE_LIMIT).ok();
         self.compiled.get_or_init(compile).as_ref()
     }
@@ -171,6 +177,7 @@ pub(crate) fn run<'a>(function: &str, constant: Option<&Pattern>, args: &[Val<'a
         None => {
             computed = match budget.computed(source) {
                 Ok(pattern) => pattern,
+                // cel-go's own function and Kubernetes' word this error differently.
                 Err(why) if function == "matches" => return error(why.to_string()),
                 Err(why) => return error(format!("Illegal regex: {why}")),
             };
@@ -178,6 +185,7 @@ pub(crate) fn run<'a>(function: &str, constant: Option<&Pattern>, args: &[Val<'a
         }
     };
     budget.spend(pattern, constant.is_some(), s)?;
+    // The program exceeds `SIZE_LIMIT`, which the limit of states normally prevents.
     let Some(regex) = pattern.regex() else {
         return error(PatternError::TooLarge((**source).into()).to_string());
     };
@@ -191,6 +199,7 @@ pub(crate) fn run<'a>(function: &str, constant: Option<&Pattern>, args: &[Val<'a
 }
 
 fn found<'a>(regex: &Regex, s: &str, count: i64) -> Val<'a> {
+    // A negative count means all.
     let count = usize::try_from(count).unwrap_or(usize::MAX);
     let all = regex.find_iter(s).take(count);
     all.map(|m| Val::from(m.as_str())).collect::<Vec<_>>().into()

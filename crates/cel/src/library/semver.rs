@@ -32,6 +32,7 @@ fn is_semver<'a>(args: &mut [Val<'a>]) -> Out<'a> {
 
 fn part<'a>(args: &[Val<'a>], i: usize) -> Out<'a> {
     match args {
+        // Versions have unsigned numbers, the language's integers are signed.
         [Val::Semver(v)] => i64::try_from(v.numbers[i]).map_or_else(|_| error("integer overflow"), |n| Ok(Val::Int(n))),
         _ => no_overload(),
     }

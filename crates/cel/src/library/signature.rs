@@ -6,6 +6,7 @@ use crate::types::Type;
 
 pub(super) fn parse(text: &'static str) -> Overload {
     let mut reader = Reader(text);
+    // A method has its target before the parenthesis.
     let member = !text.starts_with('(');
     let mut params = Vec::new();
     if member {
@@ -19,6 +20,7 @@ pub(super) fn parse(text: &'static str) -> Overload {
     }
     reader.eat(") ");
     let result = reader.ty();
+    // Declarations are constants, so a mistake shows as soon as any expression is compiled.
     assert!(reader.0.is_empty(), "an overload ends with its result: {text}");
     Overload { member, params, result }
 }
@@ -27,6 +29,7 @@ struct Reader(&'static str);
 
 impl Reader {
     fn eat(&mut self, text: &str) {
+        // Missing separators are tolerated; the final check finds whatever was not understood.
         self.0 = self.0.strip_prefix(text).unwrap_or(self.0);
     }
 

@@ -7,7 +7,7 @@ pub(crate) use conversions::to_string;
 use super::{Body, Declaration};
 use crate::time_value::Stamp;
 use crate::types::ListType;
-use crate::value::{Dict, Key, List, Out, Val, error, identity, no_overload};
+use crate::value::{Dict, Fail, Key, List, Out, Val, error, identity, no_overload};
 use conversions::{to_bool, to_bytes, to_double, to_duration, to_int, to_timestamp, to_uint};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -219,6 +219,7 @@ fn negate<'a>(args: &mut [Val<'a>]) -> Out<'a> {
 }
 
 fn equals<'a>(args: &mut [Val<'a>]) -> Out<'a> {
+    // Kubernetes' types only compare with their like; anything else is an error instead of false.
     if !args[0].compares_with(&args[1]) {
         return no_overload();
     }
@@ -226,9 +227,13 @@ fn equals<'a>(args: &mut [Val<'a>]) -> Out<'a> {
 }
 
 fn differs<'a>(args: &mut [Val<'a>]) -> Out<'a> {
-    // An error of the comparison counts as a difference, as in cel-go.
-    let same = args[0].compares_with(&args[1]) && args[0].equals(&args[1])?;
-    Ok(Val::Bool(!same))
+    // An error of the comparison counts as a difference, as in cel-go: that of an element that its schema does not
+    // allow, too.
+    match equals(args) {
+        Ok(Val::Bool(same)) => Ok(Val::Bool(!same)),
+        Err(Fail::Cost) => Err(Fail::Cost),
+        _ => Ok(Val::Bool(true)),
+    }
 }
 
 fn ordered<'a>(args: &[Val<'a>], holds: fn(Ordering) -> bool) -> Out<'a> {
@@ -270,6 +275,7 @@ pub(super) fn add<'a>(args: &mut [Val<'a>]) -> Out<'a> {
 /// Adds lists. Sets and keyed lists are merged: an element of the right list replaces its counterpart in the
 /// left one.
 fn add_lists<'a>(left: &mut List<'a>, right: &List<'a>) -> Out<'a> {
+    // The left list decides how elements are identified.
     let kind = left.list_type();
     let right = right.to_vec()?;
     if *kind != ListType::Atomic {
@@ -308,6 +314,7 @@ fn subtract<'a>(args: &mut [Val<'a>]) -> Out<'a> {
         (Val::Double(a), Val::Double(b)) => Ok(Val::Double(a - b)),
         (Val::Duration(a), Val::Duration(b)) => span(a.checked_sub(*b)),
         (Val::Timestamp(a), Val::Timestamp(b)) => span(a.since(*b)),
+        // The smallest duration has no negative.
         (Val::Timestamp(t), Val::Duration(d)) => stamp(d.checked_neg().and_then(|d| t.plus(d))),
         _ => no_overload(),
     }
@@ -343,6 +350,7 @@ fn modulo<'a>(args: &mut [Val<'a>]) -> Out<'a> {
 
 fn contains<'a>(args: &mut [Val<'a>]) -> Out<'a> {
     match (&args[0], &args[1]) {
+        // An element that is not of its schema's type ends the search with its error.
         (wanted, Val::List(list)) => {
             for item in list.iter() {
                 if item?.equals(wanted)? {
@@ -352,6 +360,7 @@ fn contains<'a>(args: &mut [Val<'a>]) -> Out<'a> {
             Ok(Val::Bool(false))
         }
         (wanted, Val::Map(map)) => Ok(Val::Bool(map.get(wanted).is_some())),
+        // Members of declared objects are looked up by their names in expressions.
         (name, object @ Val::Object(..)) => Ok(Val::Bool(element(object, name).transpose()?.is_some())),
         _ => no_overload(),
     }
@@ -374,10 +383,12 @@ pub(crate) fn element<'a>(of: &Val<'a>, key: &Val<'a>) -> Option<Out<'a>> {
     match (of, key) {
         (Val::List(list), Val::Int(i)) => usize::try_from(*i).ok().and_then(|i| list.get(i)),
         (Val::List(list), Val::Uint(i)) => usize::try_from(*i).ok().and_then(|i| list.get(i)),
+        // Whole doubles are valid indexes in cel-go.
         (Val::List(list), Val::Double(f)) if f.fract() == 0.0 && *f >= 0.0 => list.get(*f as usize),
         (Val::Map(map), key) => map.element(key),
         (Val::Object(m, ty), Val::String(name)) => {
             let field = ty.field(name)?;
+            // A null counts as absent.
             let v = m.get(&field.key).filter(|v| !v.is_null())?;
             Some(Val::of(v, &field.schema))
         }
@@ -410,12 +421,15 @@ fn insert<'a>(args: &mut [Val<'a>]) -> Out<'a> {
         [_, Val::Map(more)] => more.entries()?,
         _ => return no_overload(),
     };
+    // Only the accumulator of a loop gets here, which is a computed map.
     let Val::Map(Dict::Shared(map)) = &mut args[0] else {
         return no_overload();
     };
     let mut map = std::mem::take(map);
     for (k, v) in new {
+        // The planner takes the accumulator out of its slot, so there is one owner and no copy is made.
         let before = Arc::make_mut(&mut map).insert(key(&k)?, v);
+        // A repeated key is an error here, unlike in map literals.
         if before.is_some() {
             return error(format!("insert failed: key {} already exists", shown(&k)));
         }
@@ -425,6 +439,7 @@ fn insert<'a>(args: &mut [Val<'a>]) -> Out<'a> {
 
 fn size<'a>(args: &mut [Val<'a>]) -> Out<'a> {
     let n = match &args[0] {
+        // Code points, as the language specifies.
         Val::String(s) => s.chars().count(),
         Val::Bytes(b) => b.len(),
         Val::List(l) => l.len(),

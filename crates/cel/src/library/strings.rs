@@ -79,6 +79,7 @@ fn change<'a>(args: &[Val<'a>], to: fn(&str) -> String) -> Out<'a> {
 /// The byte offset of a code point; the length is the offset of the end.
 pub(super) fn offset(s: &str, index: i64) -> Option<usize> {
     let index = usize::try_from(index).ok()?;
+    // The end is a valid index: substrings may be empty there.
     let offsets = s.char_indices().map(|(i, _)| i).chain([s.len()]);
     offsets.into_iter().nth(index)
 }
@@ -88,6 +89,7 @@ fn char_at<'a>(args: &mut [Val<'a>]) -> Out<'a> {
         return no_overload();
     };
     match offset(s, *i) {
+        // At the end the result is empty.
         Some(at) => Ok(s[at..].chars().next().map_or_else(String::new, String::from).into()),
         None => error(format!("index out of range: {i}")),
     }
@@ -99,6 +101,7 @@ fn substring<'a>(args: &mut [Val<'a>]) -> Out<'a> {
         [Val::String(s), Val::Int(start), Val::Int(end)] => (s, *start, Some(*end)),
         _ => return no_overload(),
     };
+    // Before the bounds are checked, which decides the error.
     if let Some(end) = end.filter(|end| start > *end) {
         return error(format!("invalid substring range. start: {start}, end: {end}"));
     }
@@ -119,7 +122,7 @@ fn replace<'a>(args: &mut [Val<'a>]) -> Out<'a> {
         _ => return no_overload(),
     };
     let count = usize::try_from(count).unwrap_or(usize::MAX);
-    // An empty pattern matches between all characters.
+    // Counted before building: an empty pattern matches between all characters and so multiplies a long text.
     let matches = s.matches(&**from).take(count).count();
     if s.len().saturating_add(matches.saturating_mul(to.len())) > MAX_RESULT {
         return error("replacement result is too long");
@@ -134,6 +137,7 @@ fn split<'a>(args: &mut [Val<'a>]) -> Out<'a> {
         _ => return no_overload(),
     };
     let count = usize::try_from(count).unwrap_or(usize::MAX);
+    // Rust's `splitn` would give empty strings at both ends.
     if separator.is_empty() {
         let mut out = Vec::new();
         let mut rest = &**s;
@@ -165,6 +169,7 @@ fn join<'a>(args: &mut [Val<'a>]) -> Out<'a> {
             out.push_str(separator);
         }
         out.push_str(&s);
+        // Checked per element, since separators may be long, too.
         if out.len() > MAX_RESULT {
             return error("joined string is too long");
         }
@@ -174,6 +179,7 @@ fn join<'a>(args: &mut [Val<'a>]) -> Out<'a> {
 
 fn quote(s: &str) -> String {
     let mut out = String::from('"');
+    // Unlike Go's `Quote`, unprintable characters without a short escape stay as they are.
     for c in s.chars() {
         match go_escape(c) {
             Some(escape) => out.push_str(escape),

@@ -60,6 +60,7 @@ fn part<'a>(args: &[Val<'a>], of: fn(OffsetDateTime) -> i64, unit: Option<i64>) 
         ([Val::Timestamp(t), Val::String(zone)], _) => (t, &**zone),
         _ => return no_overload(),
     };
+    // The offset of a zone depends on the time.
     match zone(name, *stamp).and_then(|offset| stamp.at(offset)) {
         Some(t) => Ok(Val::Int(of(t))),
         None => error(format!("unknown time zone {name}")),

@@ -43,12 +43,14 @@ fn unescape(text: &str) -> Option<String> {
         out.push(match b {
             b'+' => b' ',
             b'%' => {
+                // `bad_escape` has checked the digits, so the default is never used.
                 let digit = |b: Option<u8>| b.and_then(|b| char::from(b).to_digit(16)).unwrap_or(0) as u8;
                 digit(bytes.next()) << 4 | digit(bytes.next())
             }
             b => b,
         });
     }
+    // Go strings may hold any bytes; ours replace those that are not UTF-8.
     Some(String::from_utf8_lossy(&out).into_owned())
 }
 
@@ -75,8 +77,10 @@ fn part<'a>(args: &[Val<'a>], of: fn(&Url) -> String) -> Out<'a> {
 fn query<'a>(args: &mut [Val<'a>]) -> Out<'a> {
     let [Val::Url(url)] = args else { return no_overload() };
     let mut found: BTreeMap<String, Vec<Val<'a>>> = BTreeMap::new();
+    // Go ignores pairs that contain a semicolon.
     for pair in url.query.split('&').filter(|p| !p.is_empty() && !p.contains(';')) {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        // Malformed escapes drop the pair, as Go's `Query` does.
         if let (Some(key), Some(value)) = (unescape(key), unescape(value)) {
             found.entry(key).or_default().push(value.into());
         }

@@ -28,6 +28,7 @@ pub(crate) fn expand(p: &mut Parser<'_>, at: u32, mut call: Call) -> Result<Pars
         }
         ("sortBy", 2) => return Ok(sort_by(p, at, target, call)),
         _ => {
+            // Handed back whole: the caller makes an ordinary call of it.
             call.target = Some(target);
             return Err(call);
         }
@@ -70,9 +71,11 @@ fn fold(p: &mut Parser<'_>, at: u32, range: Expr, call: Call, one_variable: bool
         }
         Some(second)
     };
+    // A condition comes first, and the value behind it.
     let (first, second) = (next(), args.next());
     let (init, condition, step, result) = match &*call.function {
         "all" => {
+            // Each use of the accumulator is a node of its own, since ids are unique.
             let accumulator = p.ident(at, RESULT);
             let condition = p.call(at, op::NOT_STRICTLY_FALSE, vec![accumulator]);
             let accumulator = p.ident(at, RESULT);
@@ -181,6 +184,7 @@ fn list_of(p: &mut Parser<'_>, at: u32, condition: Option<Expr>, step: Expr) -> 
 fn bind(p: &mut Parser<'_>, at: u32, name: Arc<str>, value: Expr, result: Expr) -> Expr {
     let fold = Fold {
         range: p.node(at, Kind::List(Vec::new())),
+        // Not a name that source text can contain, so nothing can read it.
         var: "#unused".into(),
         var2: None,
         accumulator: name.clone(),
@@ -196,6 +200,7 @@ fn bind(p: &mut Parser<'_>, at: u32, name: Arc<str>, value: Expr, result: Expr) 
 pub(crate) fn is_bind(fold: &Fold) -> bool {
     let nothing = |e: &Expr| matches!(&e.kind, Kind::List(elements) if elements.is_empty());
     let never = |e: &Expr| matches!(&e.kind, Kind::Literal(Literal::Bool(false)));
+    // The accumulator's name tells it from the loops of other macros.
     nothing(&fold.range) && never(&fold.condition) && &*fold.accumulator != RESULT
 }
 
@@ -237,6 +242,7 @@ fn optional(p: &mut Parser<'_>, at: u32, target: Expr, call: Call) -> Parsed<Exp
     let value = method(p, at, bound, "value", Vec::new());
     let body = bind(p, at, name, value, body);
     let yes = if flat {
+        // `optMap` wraps its result, `optFlatMap` expects an optional.
         body
     } else {
         p.call(at, "optional.of", vec![body])

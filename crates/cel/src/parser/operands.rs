@@ -23,6 +23,7 @@ impl Parser<'_> {
                 if optional && !matches!(self.token(), Token::Ident(_) | Token::Quoted) {
                     let wrong = self.complaint("mismatched", "{IDENTIFIER, ESC_IDENTIFIER}");
                     self.report(wrong);
+                    // Two errors, as cel-go reports the token and the failed selection.
                     return Err((self.start(), "unsupported ident kind".to_owned()));
                 }
                 let field = self.name()?;
@@ -52,6 +53,7 @@ impl Parser<'_> {
                 break;
             }
         }
+        // Members nest in the tree but not in the parser, so the depth is given back.
         self.depth = before;
         Ok(left)
     }
@@ -64,6 +66,7 @@ impl Parser<'_> {
         }
         if *self.token() == Token::Quoted {
             let at = self.advance();
+            // Goes on with an empty name, so that later errors are found as well.
             self.errors.push((at, "unsupported syntax: '`'".to_owned()));
             return Ok("".into());
         }
@@ -92,6 +95,7 @@ impl Parser<'_> {
 
     fn invoke(&mut self, at: u32, target: Option<Expr>, function: Arc<str>, args: Vec<Expr>) -> Parsed<Expr> {
         let call = Call { target, function, args };
+        // Macros expand while their calls are parsed.
         match macros::expand(self, at, call) {
             Ok(expanded) => expanded,
             Err(call) => Ok(self.node(at, Kind::Call(Box::new(call)))),
@@ -128,6 +132,7 @@ impl Parser<'_> {
             Token::Punct("-") => {
                 self.advance();
                 match self.token().clone() {
+                    // 2^63 only fits as the negative number.
                     Token::Int(n) if n <= 1 << 63 => Literal::Int((n as i64).wrapping_neg()),
                     Token::Int(_) => return Err((start, "invalid int literal".to_owned())),
                     Token::Double(f) => Literal::Double(-f),
@@ -162,6 +167,7 @@ impl Parser<'_> {
     }
 
     fn named(&mut self, start: u32, name: Arc<str>) -> Parsed<Expr> {
+        // Reported, but parsed as a name, so that later errors are found as well.
         if RESERVED.contains(&&*name) {
             self.errors.push((start, format!("reserved identifier: {name}")));
         }
@@ -180,7 +186,8 @@ impl Parser<'_> {
         self.invoke(open, None, name, args)
     }
 
-    /// The number of further parts in the type name of a message construction: `.spec.template{`.
+    /// The number of further parts in the type name of a message construction: `.spec.template{`. Looks ahead
+    /// without consuming, because only the brace tells it from a selection.
     fn message_name(&self) -> Option<usize> {
         let token = |i: usize| self.lexemes.get(self.at + i).map(|l| &l.token);
         let mut i = 0;

@@ -14,6 +14,7 @@ mod precedence_of {
 
 impl Parser<'_> {
     pub(super) fn expr(&mut self) -> Parsed<Expr> {
+        // Restored on success only, since an error ends the parsing.
         let before = self.depth;
         self.deeper()?;
         let mut out = self.operators(0)?;
@@ -47,12 +48,14 @@ impl Parser<'_> {
     fn operations(&mut self, mut left: Expr, least: u8) -> Parsed<Expr> {
         let before = self.depth;
         while let Some((function, precedence)) = self.operator().filter(|(_, p)| *p >= least) {
+            // Chains of logical operators are gathered; everything else associates to the left.
             if precedence <= precedence_of::AND {
                 left = self.logical(left, function, precedence)?;
                 continue;
             }
             self.deeper()?;
             let at = self.advance();
+            // One level higher on the right makes operators left-associative.
             let right = self.operators(precedence + 1)?;
             left = self.call(at, function, vec![left, right]);
         }
@@ -97,6 +100,7 @@ impl Parser<'_> {
         if places.is_empty() {
             return operands.next().expect("there is one operand more than operators");
         }
+        // The depth is the logarithm of the number of operands.
         let middle = places.len() / 2;
         let left = self.balance(function, &places[..middle], operands);
         let right = self.balance(function, &places[middle + 1..], operands);

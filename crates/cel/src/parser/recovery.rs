@@ -50,6 +50,7 @@ impl Parser<'_> {
     }
 
     pub(super) fn report(&mut self, error: (u32, String)) {
+        // ANTLR stays silent until a token matches again.
         if !self.recovering {
             self.errors.push(error);
         }
@@ -61,6 +62,7 @@ impl Parser<'_> {
         if fits(Some(self.token())) {
             return Ok(());
         }
+        // Single-token deletion: skipping one token must lead to one that fits.
         let next = fits(self.token_after());
         let error = self.complaint(if next { "extraneous" } else { "mismatched" }, &expected(also));
         if !next {
@@ -91,6 +93,7 @@ impl Parser<'_> {
 
     /// The message about the token here, with the text from another one on.
     pub(super) fn no_alternative(&self, from: usize) -> (u32, String) {
+        // At the end of the text, the message ends with the last token.
         let end = match self.token() {
             Token::Eof => self.lexemes[self.at - 1].end,
             _ => self.lexemes[self.at].end,
@@ -146,6 +149,7 @@ impl Parser<'_> {
             return Ok(at);
         }
         let expecting = format!("'{punct}'");
+        // Deletion of a token is tried before insertion of one, as ANTLR does.
         if is_one_of(self.token_after(), &[punct]) {
             let error = self.complaint("extraneous", &expecting);
             self.report(error);
@@ -157,6 +161,7 @@ impl Parser<'_> {
         }
         let text = self.text();
         self.report((self.start(), format!("Syntax error: missing '{punct}' at '{text}'")));
+        // Insertion: goes on as if the token had been there.
         self.recovering = true;
         Ok(self.start())
     }

@@ -13,6 +13,7 @@ impl Planner<'_> {
         if is_bind(fold) {
             return self.bind(fold);
         }
+        // Range and initial value are planned outside of the loop's scope.
         let range = self.expr(&fold.range)?;
         let init = self.expr(&fold.init)?;
         let accumulator = self.slot(&fold.accumulator);
@@ -44,10 +45,12 @@ impl Planner<'_> {
         let result = self.expr(&fold.result);
         self.scopes.pop();
         let used = self.slots;
+        // Placeholders occupy the slots that the result uses; their name is empty and never found.
         self.scopes.resize(used, "".into());
         let value = self.expr(&fold.init);
         self.scopes.truncate(slot);
         self.slots = self.slots.max(before);
+        // Both results are unwrapped only now, so that the scopes are restored on an error, too.
         let (value, result) = (Box::new(value?), Box::new(result?));
         Ok(match &*fold.accumulator == TARGET {
             true => Node::Twice { slot, value, result },
@@ -66,9 +69,11 @@ impl Planner<'_> {
         let (op::ADD, RESULT, [element]) = (callee.function.name, &**name, elements.as_slice()) else {
             return Ok(None);
         };
+        // An optional element may add nothing.
         if element.optional {
             return Ok(None);
         }
+        // Cannot be missing: the checker has resolved the accumulator.
         let slot = self.scopes.iter().rposition(|n| n == name);
         let element = self.expr(&element.value)?;
         // The accumulator, the addition, and the list of one element unless it is constant.
@@ -85,11 +90,13 @@ impl Planner<'_> {
 pub(super) fn map(nodes: Vec<(Node, Node, bool)>) -> Node {
     let mut out: BTreeMap<_, Val<'static>> = BTreeMap::new();
     for (key, value, optional) in &nodes {
+        // Any entry that is not constant leaves the whole map to the evaluation.
         let (Some(k), Some(v), false) = (key.as_const(), value.as_const(), optional) else {
             return Node::Map(nodes.into());
         };
         match library::key(k) {
             Ok(k) => drop(out.insert(k, v.clone())),
+            // A key of a wrong type is an error at run time, not of the program.
             Err(_) => return Node::Map(nodes.into()),
         }
     }

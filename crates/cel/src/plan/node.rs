@@ -8,10 +8,10 @@ use crate::value::{Key, List, Val};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// A step.
+/// A step of a plan; evaluating the root runs the program.
 pub(crate) enum Node {
     Const(Val<'static>),
-    /// A declared variable.
+    /// A declared variable, by its place in the activation.
     Variable {
         index: usize,
         charge: u64,
@@ -75,7 +75,7 @@ pub(crate) struct Select {
     pub operand: Node,
     pub field: Arc<str>,
     pub kind: Selection,
-    /// Charged beyond the selection: for an operand that is no attribute itself.
+    /// Charged in addition to the selection, if the operand is not an attribute itself.
     pub charge: u64,
 }
 
@@ -93,7 +93,7 @@ pub(crate) struct Index {
     pub operand: Node,
     pub index: Node,
     pub optional: bool,
-    /// Charged beyond the lookup: for an operand that is no attribute itself.
+    /// Charged in addition to the lookup, if the operand is not an attribute itself.
     pub charge: u64,
 }
 
@@ -130,6 +130,7 @@ impl Node {
     pub(super) fn is_attribute(&self) -> bool {
         matches!(
             self,
+            // Conditionals count because cel-go resolves them lazily as conditional attributes.
             Self::Variable { .. } | Self::Local { .. } | Self::Select(_) | Self::Index(_) | Self::Conditional(_)
         )
     }
@@ -144,6 +145,7 @@ impl Node {
     /// The attribute as a part of another one (a branch, an index, the operand of `has`), which has no cost
     /// of its own.
     pub(super) fn uncharged(mut self) -> Self {
+        // Walks down the chain: each part loses its charge, up to the first that is not an attribute.
         let mut node = &mut self;
         loop {
             node = match node {
@@ -176,7 +178,7 @@ impl Node {
 #[derive(Default)]
 pub(crate) struct Members {
     keys: BTreeSet<Key<'static>>,
-    /// The doubles that are no integers, as bits.
+    /// Doubles that are not integers, as bits.
     doubles: BTreeSet<u64>,
 }
 
@@ -189,6 +191,8 @@ impl Members {
         for item in items.iter() {
             match (Key::find(item), item) {
                 (Some(key), _) => drop(members.keys.insert(key)),
+                // Bits, because doubles have no order; equal doubles other than zeros have equal bits, and zeros are
+                // found as keys.
                 (None, Val::Double(f)) => drop(members.doubles.insert(f.to_bits())),
                 _ => return None,
             }
@@ -203,6 +207,7 @@ impl Members {
     pub(crate) fn contains(&self, v: &Val<'_>) -> bool {
         match (Key::find(v), v) {
             (Some(key), _) => self.keys.contains(&key),
+            // NaN equals nothing, also itself.
             (None, Val::Double(f)) => !f.is_nan() && self.doubles.contains(&f.to_bits()),
             _ => false,
         }

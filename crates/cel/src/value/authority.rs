@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 /// Decides about checks of expressions.
 pub trait Authorizer: Send + Sync {
-    /// The decision about a check.
+    /// Decides `check`. Called during an evaluation, so it must not block for long.
     fn authorize(&self, check: &Check) -> Decision;
 }
 
@@ -17,7 +17,7 @@ pub struct Check {
     /// Namespace and name of the service account that is asked about, if it is not the requesting user.
     pub service_account: Option<(String, String)>,
     pub verb: String,
-    /// The path of a request that is for no resource.
+    /// The path of a non-resource request; `None` for a resource.
     pub path: Option<String>,
     pub group: String,
     pub resource: String,
@@ -35,9 +35,9 @@ pub struct Check {
 pub struct Decision {
     /// True if the request would be allowed.
     pub allowed: bool,
-    /// Why, for people.
+    /// The authorizer's explanation, for people.
     pub reason: String,
-    /// The error.
+    /// Why the check could not be decided; `None` if it was.
     pub error: Option<String>,
 }
 

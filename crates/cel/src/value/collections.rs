@@ -11,7 +11,7 @@ use torana_apimachinery::{Map, Str, Value};
 pub enum List<'a> {
     /// Of the input, with the schema of the list.
     Tree(&'a [Value], &'a Schema),
-    /// Computed.
+    /// Computed; shared, so that cloning a value is cheap.
     Shared(Arc<Vec<Val<'a>>>),
     /// Computed from a list of the input whose elements are compared by value (a set).
     Typed(Arc<Vec<Val<'a>>>, &'a ListType),
@@ -22,14 +22,14 @@ pub enum List<'a> {
 pub enum Dict<'a> {
     /// Of the input, with the schema of its values.
     Tree(&'a Map, &'a Schema),
-    /// Computed.
+    /// Computed; shared as computed lists are.
     Shared(Arc<BTreeMap<Key<'a>, Val<'a>>>),
 }
 
 /// An object that an expression constructed.
 #[derive(Clone, Debug)]
 pub struct Record<'a> {
-    /// Its type.
+    /// The type that the expression names.
     pub of: Arc<ObjectType>,
     /// Its fields, sorted by name.
     pub fields: BTreeMap<Str, Val<'a>>,
@@ -53,6 +53,7 @@ impl<'a> List<'a> {
     pub fn get(&self, i: usize) -> Option<Out<'a>> {
         match self {
             Self::Tree(items, of) => {
+                // Elements without a schema of their own follow the list's: JSON stays JSON.
                 let of = of.items.as_deref().unwrap_or_else(|| untyped(&of.ty));
                 items.get(i).map(|v| Val::of(v, of))
             }
@@ -61,6 +62,7 @@ impl<'a> List<'a> {
     }
 
     /// The elements in order.
+    // By index, because conversions happen on access; the default is never used within the length.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = Out<'a>> {
         (0..self.len()).map(|i| self.get(i).unwrap_or(Ok(Val::Null)))
     }
@@ -96,6 +98,7 @@ impl<'a> Dict<'a> {
     pub fn get(&self, key: &Val<'a>) -> Option<Out<'a>> {
         match (self, key) {
             (Self::Tree(m, of), Val::String(key)) => m.get(key).map(|v| Val::of(v, of)),
+            // Keys of the input are strings; another type finds nothing, without an error.
             (Self::Tree(..), _) => None,
             (Self::Shared(m), key) => m.get(&Key::find(key)?).cloned().map(Ok),
         }
@@ -104,6 +107,7 @@ impl<'a> Dict<'a> {
     /// The value of a key that an expression selects or indexes with, which may be escaped.
     pub(crate) fn element(&self, key: &Val<'a>) -> Option<Out<'a>> {
         match (self, key) {
+            // Only selection and indexing unescape; `in` compares the literal key.
             (Self::Tree(m, of), Val::String(name)) => tree_member(m, name, of),
             (_, key) => self.get(key),
         }
@@ -133,6 +137,7 @@ impl<'a> Dict<'a> {
 }
 
 fn tree_member<'a>(map: &'a Map, name: &str, of: &'a Schema) -> Option<Out<'a>> {
+    // A name that is not an escape is the key itself.
     let found = match of.escaped_key.then(|| unescape(name)).flatten() {
         Some(key) => map.get(&key),
         None => map.get(name),
@@ -140,7 +145,7 @@ fn tree_member<'a>(map: &'a Map, name: &str, of: &'a Schema) -> Option<Out<'a>> 
     found.map(|v| Val::of(v, of))
 }
 
-/// How many types with wrong names an error lists at most.
+/// Maximum number of types with wrong names in an error.
 const MAX_ERRORS: usize = 100;
 
 /// Constructed objects whose types are not named by the field they are in, a line each.
@@ -165,6 +170,7 @@ impl<'a> Record<'a> {
     }
 
     fn collect(&self, path: &str, errors: &mut Vec<String>) {
+        // Bounded by number: each message repeats a path that grows with the depth.
         if self.of.name != path && errors.len() < MAX_ERRORS {
             let name = &self.of.name;
             errors.push(format!(

@@ -9,6 +9,7 @@ use torana_apimachinery::Map;
 impl<'a> Val<'a> {
     /// CEL equality: numbers are compared by value; values of different types are unequal.
     pub(crate) fn equals(&self, other: &Self) -> Result<bool, Fail> {
+        // Values whose parts are shared may take far more comparisons than their cost suggests.
         torana_apimachinery::interrupt::checkpoint();
         Ok(match (self, other) {
             (Self::Null, Self::Null) => true,
@@ -26,6 +27,7 @@ impl<'a> Val<'a> {
             (Self::Semver(a), Self::Semver(b)) => a.compare(b) == Ordering::Equal,
             (Self::List(a), Self::List(b)) => return same_lists(a, b),
             (Self::Map(a), Self::Map(b)) => {
+                // Sizes first, because entries have to be built.
                 if a.len() != b.len() {
                     return Ok(false);
                 }
@@ -54,6 +56,7 @@ impl<'a> Val<'a> {
                 true
             }
             (Self::Authority(a), Self::Authority(b)) => a.equals(b),
+            // Formats are static, so the same one has the same address.
             (Self::Format(a), Self::Format(b)) => std::ptr::eq(*a, *b),
             (a, b) => a.number_cmp(b) == Some(Ordering::Equal),
         })
@@ -86,6 +89,7 @@ impl<'a> Val<'a> {
             _ => None,
         };
         match (self, other, whole(self), whole(other)) {
+            // Integers compare exactly in 128 bits, whatever their signs.
             (_, _, Some(a), Some(b)) => Some(a.cmp(&b)),
             (Self::Double(a), Self::Double(b), ..) => a.partial_cmp(b),
             (_, Self::Double(b), Some(a), _) => against(a, *b),
@@ -102,6 +106,7 @@ impl<'a> Val<'a> {
             (Self::Bytes(a), Self::Bytes(b)) => a.cmp(b),
             (Self::Duration(a), Self::Duration(b)) => a.cmp(b),
             (Self::Timestamp(a), Self::Timestamp(b)) => a.cmp(b),
+            // NaN is reported before incompatible types.
             (Self::Double(a), _) if a.is_nan() => return error("NaN values cannot be ordered"),
             (_, Self::Double(b)) if b.is_nan() => return error("NaN values cannot be ordered"),
             (a, b) => match a.number_cmp(b) {
@@ -128,6 +133,7 @@ fn same_lists<'a>(a: &List<'a>, b: &List<'a>) -> Result<bool, Fail> {
         }
         kind => {
             let index = index(a, kind)?;
+            // Lists have equal lengths, and elements of sets and keyed lists are unique, so one direction suffices.
             for item in b.iter() {
                 let item = item?;
                 let Some(own) = index.get(&identity(&item, kind)) else {
@@ -142,7 +148,8 @@ fn same_lists<'a>(a: &List<'a>, b: &List<'a>) -> Result<bool, Fail> {
     }
 }
 
-/// The identity of an element in a set or a keyed list; `None` if it can have no such element.
+/// The identity of an element in a set or a keyed list; a part is `None` if the element lacks it or it cannot be a
+/// key.
 pub(crate) fn identity<'a>(item: &Val<'a>, kind: &ListType) -> Vec<Option<Key<'a>>> {
     match (kind, item) {
         (ListType::Map(keys), Val::Object(m, _)) => keys
@@ -179,6 +186,7 @@ fn same_objects<'a>(a: &'a Map, b: &'a Map, of: &'a ObjectType) -> Result<bool, 
             }
             continue;
         };
+        // A null field counts as absent on either side.
         let same = match (value, b.get(key).filter(|v| !v.is_null())) {
             (value, None) => value.is_null(),
             (value, Some(_)) if value.is_null() => false,

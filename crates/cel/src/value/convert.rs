@@ -21,7 +21,7 @@ pub enum TreeError {
     /// A map has a key that is not a string.
     #[error("map key {key} is of type {of}, not string")]
     Key {
-        /// The key.
+        /// The key in its `Debug` form.
         key: String,
         /// The name of its type.
         of: String,
@@ -38,6 +38,7 @@ impl<'a> Val<'a> {
     /// The value is not of the schema's type.
     pub fn of(v: &'a Value, schema: &'a Schema) -> Out<'a> {
         Ok(match (v, &schema.ty) {
+            // Before the types: a nullable schema allows null for any of them.
             (Value::Null, _) if schema.nullable => Self::Null,
             (Value::Null, _) => return error("invalid data, got null for schema with nullable=false"),
             (Value::String(s), Type::String | Type::Dyn | Type::Any) => Self::String(Text::Borrowed(s)),
@@ -47,6 +48,7 @@ impl<'a> Val<'a> {
                     return error(format!("Invalid duration {s}: {}", duration_error(s)));
                 }
             },
+            // The formats `date` and `date-time` share the type, so both notations are tried.
             (Value::String(s), Type::Timestamp) => match Stamp::parse(s).or_else(|| Stamp::parse_date(s)) {
                 Some(t) => Self::Timestamp(t),
                 None => return error(format!("Invalid date-time formatted string '{s}'")),
@@ -65,6 +67,7 @@ impl<'a> Val<'a> {
             },
             (Value::Bool(b), Type::Bool | Type::Dyn | Type::Any) => Self::Bool(*b),
             (Value::Int(n), Type::Int | Type::Dyn) => Self::Int(*n),
+            // Where the schema has no integers, Go's decoder makes doubles of all numbers.
             (Value::Int(n), Type::Double | Type::Any) => Self::Double(*n as f64),
             (Value::Float(f), Type::Double | Type::Dyn | Type::Any) => Self::Double(*f),
             (Value::Array(items), Type::List(_)) => Self::List(List::Tree(items, schema)),
@@ -92,6 +95,7 @@ impl<'a> Val<'a> {
             Self::Null => Value::Null,
             Self::Bool(b) => Value::Bool(*b),
             Self::Int(n) => Value::Int(*n),
+            // Larger numbers only have a form as floats.
             Self::Uint(n) => match i64::try_from(*n) {
                 Ok(n) => Value::Int(n),
                 Err(_) => Value::Float(*n as f64),
@@ -104,6 +108,7 @@ impl<'a> Val<'a> {
             Self::Bytes(b) => Value::String(STANDARD.encode(b).into()),
             Self::Duration(d) => Value::String(duration_text(*d).into()),
             Self::Timestamp(t) => Value::String(t.text().into()),
+            // Charged before the copy is made.
             Self::List(List::Tree(items, _)) => {
                 items.iter().try_for_each(|v| charge_tree(left, v))?;
                 Value::Array(items.to_vec())

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 use torana_apimachinery::Str;
 
-/// An operation.
+/// The type `JSONPatch`: one operation of a patch.
 pub(crate) static TYPE: LazyLock<Arc<ObjectType>> = LazyLock::new(|| {
     let field = |name: &str| Field {
         name: name.into(),
@@ -24,6 +24,7 @@ pub(crate) static TYPE: LazyLock<Arc<ObjectType>> = LazyLock::new(|| {
 pub(crate) fn set<'a>(fields: &mut BTreeMap<Str, Val<'a>>, name: &str, value: Val<'a>) -> Result<(), Fail> {
     match (name, &value) {
         ("value", _) => drop(fields.insert(Str::new(name), value)),
+        // An empty text is the same as an unset one.
         ("op" | "path" | "from", Val::String(text)) if text.is_empty() => drop(fields.remove(name)),
         ("op" | "path" | "from", Val::String(_)) => drop(fields.insert(Str::new(name), value)),
         ("op" | "path" | "from", other) => {
@@ -60,6 +61,7 @@ fn go_type<'v>(v: &'v Val<'_>) -> &'v str {
         Val::Map(Dict::Tree(..)) => "map[string]interface {}",
         Val::Map(_) => "map[ref.Val]ref.Val",
         Val::Quantity(..) => "*resource.Quantity",
+        // By address: a declared type may have the same name.
         Val::Record(of) if Arc::ptr_eq(&of.of, &TYPE) => "*mutation.JSONPatchVal",
         other => other.type_name(),
     }

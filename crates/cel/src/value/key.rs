@@ -37,6 +37,7 @@ impl Ord for Key<'_> {
             (Self::String(a), Self::String(b)) => (**a).cmp(&**b),
             (Self::Bool(_), _) | (_, Self::String(_)) => Ordering::Less,
             (_, Self::Bool(_)) | (Self::String(_), _) => Ordering::Greater,
+            // In 128 bits, so that equal numbers of both types are the same key.
             (a, b) => a.number().cmp(&b.number()),
         }
     }
@@ -57,6 +58,7 @@ impl<'a> Key<'a> {
             Val::Bool(b) => Self::Bool(*b),
             Val::Int(n) => Self::Int(*n),
             Val::Uint(n) => Self::Uint(*n),
+            // Both bounds are exact as doubles; 2^63 itself is excluded.
             Val::Double(f) if f.fract() == 0.0 && *f >= -(2f64.powi(63)) && *f < 2f64.powi(63) => Self::Int(*f as i64),
             Val::Double(f) if f.fract() == 0.0 && *f > 0.0 && *f < 2f64.powi(64) => Self::Uint(*f as u64),
             Val::String(s) => Self::String(s.clone()),

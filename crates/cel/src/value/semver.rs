@@ -17,7 +17,7 @@ enum Identifier {
     Word(Box<str>),
 }
 
-/// Why a text is no version, in the words of the library that upstream uses (blang/semver).
+/// Why a text is not a version, in the words of the library that upstream uses (blang/semver).
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ParseError {
     #[error("Version string empty")]
@@ -59,6 +59,7 @@ fn number(s: &str, part: &'static str) -> Result<u64, ParseError> {
     if s.len() > 1 && s.starts_with('0') {
         return Err(ParseError::NumberZeroes { part, text: text() });
     }
+    // Only digits are left, so the text is empty or too large.
     let why = if s.is_empty() {
         "invalid syntax"
     } else {
@@ -99,11 +100,13 @@ impl Semver {
         if s.is_empty() {
             return Err(ParseError::Empty);
         }
+        // At most three parts: dots behind the second belong to pre-release and build.
         let mut parts = s.splitn(3, '.');
         let (Some(major), Some(minor), Some(patch)) = (parts.next(), parts.next(), parts.next()) else {
             return Err(ParseError::TooFewNumbers);
         };
         let (major, minor) = (number(major, "major")?, number(minor, "minor")?);
+        // The build first: it may contain dashes, with which a pre-release starts.
         let (patch, build) = patch.split_once('+').map_or((patch, None), |(p, b)| (p, Some(b)));
         let (patch, pre) = patch.split_once('-').map_or((patch, None), |(p, r)| (p, Some(r)));
         let numbers = [major, minor, number(patch, "patch")?];
@@ -116,6 +119,7 @@ impl Semver {
                 return Err(ParseError::BuildCharacters(part.to_owned()));
             }
         }
+        // Build metadata is validated and dropped.
         Ok(Self { numbers, pre })
     }
 
@@ -143,7 +147,7 @@ impl Semver {
     }
 }
 
-/// The part without leading zeros; one stays before what is no digit.
+/// The part without leading zeros; one is kept before anything but a digit.
 fn without_zeros(part: &str) -> String {
     if part.len() < 2 {
         return part.to_owned();

@@ -11,7 +11,7 @@ pub struct Url {
     pub(crate) query: String,
 }
 
-/// Why a text is no request URI, in the words of Go's `net/url`.
+/// Why a text is not a request URI, in the words of Go's `net/url`.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("parse {}: {why}", quote(text))]
 pub(crate) struct ParseError {
@@ -81,6 +81,7 @@ impl Url {
             Some(after) => after.split_at(after.find('/').unwrap_or(after.len())),
             None => ("", rest),
         };
+        // User information may contain further `@`, so the last one counts.
         let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
         if let Some(bad) = bad_escape(path) {
             return Err(Reason::Escape(bad.to_owned()));
@@ -88,6 +89,7 @@ impl Url {
         if let Some(c) = host.chars().find(|c| " \"<>^`{|}\\".contains(*c)) {
             return Err(Reason::HostCharacter(c));
         }
+        // Colons inside of brackets belong to an IPv6 address.
         let port = host.rsplit_once(']').map_or(host, |(_, after)| after);
         if let Some((_, port)) = port.split_once(':')
             && !port.bytes().all(|b| b.is_ascii_digit())
@@ -112,6 +114,7 @@ impl Url {
 
     pub(crate) fn hostname(&self) -> &str {
         let host = match self.host.rsplit_once(':') {
+            // A colon inside of brackets is not the port's.
             Some((host, port)) if !port.contains(']') => host,
             _ => &self.host,
         };
@@ -126,6 +129,7 @@ pub(crate) fn bad_escape(text: &str) -> Option<&str> {
         !digits.is_some_and(|d| d.iter().all(u8::is_ascii_hexdigit))
     };
     let (i, _) = text.match_indices('%').find(bad)?;
+    // Go shows the percent sign with up to two characters.
     let end = text[i..].char_indices().nth(3).map_or(text.len(), |(n, _)| i + n);
     Some(&text[i..end])
 }

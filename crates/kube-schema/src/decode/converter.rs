@@ -13,6 +13,7 @@ use torana_apimachinery::value::Value;
 /// # Errors
 /// The first value of a wrong type, with the converter's message.
 pub fn coerce(def: &'static TypeDef, v: &mut Value) -> Result<(), DecodeError> {
+    // Scalars with a name unmarshal themselves.
     if def.scalar.is_some() {
         return Ok(());
     }

@@ -9,7 +9,7 @@ use torana_apimachinery::codec::json::text::TextReader;
 use torana_apimachinery::interrupt::pause;
 use torana_apimachinery::value::{Str, Value};
 
-/// Facts about Go's types that the schema lacks; see the file.
+/// Go types of fields that do not follow from the schema, and embedded structs; the file describes its format.
 const GO_TYPES: &str = include_str!("go_types.txt");
 
 /// The deepest nesting that is explained; documents are not decoded beyond it.
@@ -29,6 +29,7 @@ pub fn explain(def: &'static TypeDef, json: &[u8]) -> Option<DecodeError> {
 }
 
 fn type_ref(def: &'static TypeDef) -> Option<crate::TypeRef> {
+    // The table is sorted by name.
     let place = crate::types().binary_search_by(|t| t.name.cmp(def.name)).ok()?;
     u16::try_from(place).ok().map(crate::TypeRef)
 }
@@ -42,6 +43,7 @@ struct GoField {
 }
 
 fn go_field(def: &TypeDef, field: &str) -> GoField {
+    // Inlined in every Go type.
     if !def.gvks.is_empty() && matches!(field, "apiVersion" | "kind") {
         return GoField {
             go_type: None,
@@ -53,6 +55,7 @@ fn go_field(def: &TypeDef, field: &str) -> GoField {
         let rest = line.strip_prefix(definition)?.strip_prefix('.')?.strip_prefix(field)?;
         rest.strip_prefix(' ')
     };
+    // Linear: only refusals of a body get here.
     let found = GO_TYPES.lines().find_map(|line| of_field(&line));
     let mut words = found.into_iter().flat_map(|rest| rest.split(' '));
     GoField {
@@ -133,7 +136,7 @@ impl Cx {
         }
     }
 
-    /// Records a value of a wrong type if it is the first one. What it takes to name it is not cheap.
+    /// Records a value of a wrong type if it is the first one. Lazy, because building the message is not cheap.
     fn record(&mut self, what: impl FnOnce() -> String, go_type: impl FnOnce(&Self) -> String) {
         if self.mismatch.is_none() {
             self.mismatch = Some(self.wrong(what(), go_type(self)));
@@ -153,6 +156,7 @@ impl Cx {
     fn value(&mut self, r: &mut TextReader<'_>, ty: Option<Ty>, below: usize, depth: usize) -> Step {
         pause();
         let kind = Kind::of(r.peek());
+        // Nothing below is looked at: null leaves a field unset, and unknown fields have no type.
         let Some(ty) = ty.filter(|_| depth <= MAX_DEPTH && kind != Kind::Null) else {
             r.skip();
             return Ok(());
@@ -160,6 +164,7 @@ impl Cx {
         match (ty, kind) {
             (Ty::Struct(def), Kind::Object) => self.object(r, def.get(), depth),
             (Ty::List(t), Kind::Array) => r.items(|r| self.value(r, Some(*t), below + 1, depth + 1)),
+            // Keys do not count as fields in Go's path.
             (Ty::Map(t), Kind::Object) => r.members(|r, _| self.value(r, Some(*t), below + 1, depth + 1)),
             (Ty::Bytes, Kind::Array) => r.items(|r| {
                 self.byte(r);
@@ -180,6 +185,7 @@ impl Cx {
             (Ty::String, Kind::String) | (Ty::Bool, Kind::Bool) => {}
             (Ty::Any(FreeForm::Object), Kind::Object) => {}
             (Ty::Any(FreeForm::RawExtension | FreeForm::FieldsV1 | FreeForm::Json | FreeForm::Patch), _) => {}
+            // The text decides, not its value: Go refuses `1.0` and `1e2` for integers.
             (Ty::Int32, Kind::Number) if text.parse::<i32>().is_ok() => {}
             (Ty::Int64, Kind::Number) if text.parse::<i64>().is_ok() => {}
             (Ty::Float, Kind::Number) if text.parse::<f64>().is_ok_and(f64::is_finite) => {}
@@ -190,6 +196,7 @@ impl Cx {
             (Ty::MicroTime, Kind::String) => return own(scalar::micro_time(&mut unquoted(text))),
             (Ty::Time | Ty::MicroTime, _) => return Err(self.wrong(kind.name(), "string")),
             (Ty::Quantity, _) => {
+                // Go's parser of quantities takes the quoted text or a bare number.
                 let bare = text.strip_prefix('"').and_then(|t| t.strip_suffix('"')).unwrap_or(text);
                 return own(scalar::quantity(&mut Value::from(bare.trim())));
             }
@@ -199,6 +206,7 @@ impl Cx {
             (Ty::IntOrString, _) => return Err(self.wrong(kind.name(), "int32")),
             (Ty::Bytes, Kind::String) => {
                 if let Err(e) = scalar::base64(&unquoted(text)) {
+                    // Like a wrong type, it does not end the decoding in Go.
                     self.mismatch.get_or_insert(GoError::Text(e.0));
                 }
             }
@@ -222,6 +230,7 @@ impl Cx {
 
     fn object(&mut self, r: &mut TextReader<'_>, def: &'static TypeDef, depth: usize) -> Step {
         r.members(|r, key| {
+            // Go looks names up after unescaping.
             let Some(field) = def.field(&unquoted(key)) else {
                 return self.value(r, None, 0, depth);
             };
@@ -237,6 +246,7 @@ impl Cx {
     fn schema_or(&mut self, r: &mut TextReader<'_>, or: SchemaOr, depth: usize) -> Step {
         let kind = Kind::of(r.peek());
         let ty = by_name(SCHEMA).and_then(type_ref).map(Ty::Struct);
+        // Go calls the type's own unmarshaller, which starts with an empty path.
         let mut inner = Self::default();
         let ended = match (or, kind) {
             (_, Kind::Object) => inner.value(r, ty, 0, depth),
@@ -250,6 +260,7 @@ impl Cx {
                 }
             }
         };
+        // An inner mismatch ends the outer decoding, because the unmarshaller returns it as an error.
         match ended.err().or(inner.mismatch) {
             None => Ok(()),
             Some(GoError::Type {
@@ -271,7 +282,7 @@ impl Cx {
     }
 }
 
-/// The text of a JSON string.
+/// The value of a JSON string, unescaped.
 fn unquoted(text: &str) -> Str {
     serde_json::from_str::<String>(text).unwrap_or_default().into()
 }
@@ -411,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn facts_are_about_fields_of_the_table() {
+    fn go_types_are_listed_for_existing_fields() {
         for line in GO_TYPES.lines().filter(|line| !line.starts_with('#')) {
             let (field, _) = line.split_once(' ').unwrap();
             let (def, field) = field.rsplit_once('.').unwrap();
@@ -421,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_texts_end() {
+    fn malformed_json_terminates() {
         for json in [
             "",
             "{",

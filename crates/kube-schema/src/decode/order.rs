@@ -17,12 +17,14 @@ pub fn sort_by_document_order(body: &[u8], findings: Vec<String>) -> Vec<String>
     if findings.len() < 2 {
         return findings;
     }
+    // First, since paths of dropped findings need not be located.
     let findings = without_parts_of_unknown(findings);
     let mut wanted: Vec<FindingPath> = findings
         .iter()
         .filter_map(|f| Some(FindingPath::of(parts(f)?.1)))
         .collect();
     wanted.sort_by(|a, b| a.path.cmp(&b.path));
+    // One path may be found as unknown and as duplicate.
     wanted.dedup_by(|a, b| a.path == b.path);
     let mut scan = Scan { keys_read: 0, wanted };
     let all = PathRange {
@@ -31,6 +33,7 @@ pub fn sort_by_document_order(body: &[u8], findings: Vec<String>) -> Vec<String>
         length: 0,
     };
     let mut json = serde_json::Deserializer::from_slice(body);
+    // The body's depth was bounded when it was decoded.
     json.disable_recursion_limit();
     // The body was decoded before. If this scan fails nevertheless, the paths found so far are still ordered.
     let _ = Seed(&mut scan, all).deserialize(&mut json);
@@ -41,6 +44,7 @@ pub fn sort_by_document_order(body: &[u8], findings: Vec<String>) -> Vec<String>
         if duplicate { wanted.second } else { wanted.first }
     };
     let mut out = findings;
+    // Findings whose place is unknown go to the end; the sort is stable.
     out.sort_by_cached_key(|f| place(f).unwrap_or(usize::MAX));
     out
 }
@@ -54,6 +58,8 @@ fn without_parts_of_unknown(mut findings: Vec<String>) -> Vec<String> {
         .collect();
     findings.retain(|f| match parts(f) {
         Some((true, path)) => {
+            // Every prefix that ends before a dot or bracket, and the whole path: the places where an unknown
+            // field may be.
             let ends = path.match_indices(['.', '[']).map(|(at, _)| at).chain([path.len()]);
             !ends.map(|end| &path[..end]).any(|above| unknown.contains(above))
         }
@@ -141,6 +147,7 @@ impl<'de> DeserializeSeed<'de> for Seed<'_> {
     type Value = ();
     fn deserialize<D: Deserializer<'de>>(self, d: D) -> Result<(), D::Error> {
         if self.1.is_empty() {
+            // Nothing wanted below: skipped without building anything.
             return IgnoredAny::deserialize(d).map(drop);
         }
         d.deserialize_any(self)
@@ -171,6 +178,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
         Ok(())
     }
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
+        // Unbounded, because the length of a JSON array is only known at its end.
         for i in 0usize.. {
             let here = self.0.below(self.1, [&format!("[{i}]"), ""]);
             if seq.next_element_seed(Seed(self.0, here))?.is_none() {

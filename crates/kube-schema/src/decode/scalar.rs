@@ -20,12 +20,13 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 /// Decodes base64 as Go's `encoding/json` does for `[]byte`: line breaks are skipped.
 ///
 /// # Errors
-/// Go's text.
+/// Go's message.
 pub fn base64(text: &str) -> Result<Vec<u8>, DecodeError> {
     let illegal = |at: usize| DecodeError(format!("illegal base64 data at input byte {at}"));
     let decode = |text: &str| {
         BASE64.decode(text).map_err(|e| match e {
             base64::DecodeError::InvalidByte(at, _) | base64::DecodeError::InvalidLastSymbol(at, _) => illegal(at),
+            // Go reports the start of the incomplete quantum.
             base64::DecodeError::InvalidLength(_) | base64::DecodeError::InvalidPadding => illegal(text.len() / 4 * 4),
         })
     };
@@ -37,16 +38,18 @@ pub fn base64(text: &str) -> Result<Vec<u8>, DecodeError> {
 
 pub(super) fn bytes(s: &mut Str) -> Result<(), DecodeError> {
     let again = BASE64.encode(base64(s)?);
+    // Rewritten only if it differs, to keep the string's allocation.
     if *s != again {
         *s = again.into();
     }
     Ok(())
 }
 
-/// The base64 of a list of bytes, which Go decodes as well as text; `None` if an item is no byte.
+/// The base64 of a list of bytes, which Go decodes as well as text; `None` if an item is not a byte.
 pub(super) fn byte_array(items: &[Value]) -> Option<Value> {
     let byte = |item: &Value| match item {
         Value::Int(n) => u8::try_from(*n).ok(),
+        // As Go decodes null into a byte: its zero value.
         Value::Null => Some(0),
         _ => None,
     };
@@ -65,6 +68,7 @@ pub(super) fn time(s: &mut Str) -> Result<(), DecodeError> {
 
 pub(super) fn micro_time(s: &mut Str) -> Result<(), DecodeError> {
     let t = time::parse_micro(s).map_err(|e| DecodeError(e.to_string()))?;
+    // Six digits are required on input, so only the zone can differ.
     if !s.ends_with('Z') {
         *s = time::format_micro(t).into();
     }

@@ -65,7 +65,7 @@ fn empty_lists_are_stored_as_null() {
     );
     let role = stored(rbac, "Role", json!({"rules": [{"verbs": [], "resources": ["pods"]}]}));
     assert_eq!(*role.at(&["rules"]), json!([{"resources": ["pods"], "verbs": null}]));
-    // A raw extension is no list, whatever it holds.
+    // A raw extension is not a list, whatever it holds.
     let def = by_gvk("apps", "v1", "ControllerRevision").expect("a built-in kind");
     let (mut revision, _) = decode("apps", "v1", "ControllerRevision", json!({"data": []})).expect("types fit");
     forget_empty_lists(def, &mut revision);

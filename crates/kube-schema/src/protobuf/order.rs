@@ -28,6 +28,8 @@ const fn rows() -> usize {
 /// Sort key of a field: the numbers of its enclosing messages, outermost in the highest byte, then its own.
 const fn path(f: &Field) -> u32 {
     match f.embedded_in {
+        // Shifted, so that fields of embedded messages sort together and among the outer ones by their
+        // message's number.
         [0, _] => (f.tag as u32) << 16,
         [a, 0] => (a as u32) << 16 | (f.tag as u32) << 8,
         [a, b] => (a as u32) << 16 | (b as u32) << 8 | f.tag as u32,
@@ -42,6 +44,7 @@ const fn sorted() -> Order {
     let (mut t, mut start) = (0, 0);
     while t < KINDS {
         let fields = TYPES[t].fields;
+        // Evaluated at compile time: a table that outgrows the types does not build.
         assert!(fields.len() <= 255 && start <= 0xffff, "places fit their types");
         out.starts[t] = start as u16;
         let mut i = 0;
@@ -67,6 +70,7 @@ const fn sorted() -> Order {
 pub(super) fn fields_by_number(def: &'static TypeDef) -> &'static [u8] {
     // Definitions exist only in the table, so the address yields the index.
     let offset = std::ptr::from_ref(def) as usize - TYPES.as_ptr() as usize;
+    // Exact: the definition is an element of the table.
     let t = offset / size_of::<TypeDef>();
     &ORDER.fields[usize::from(ORDER.starts[t])..usize::from(ORDER.starts[t + 1])]
 }

@@ -44,7 +44,9 @@ fn struct_at(def: &'static TypeDef, raw: &[u8], (depth, budget): Cx<'_>) -> Resu
     // Ends here if the request was abandoned.
     budget.checkpoint();
     let mut parts = Parts::default();
+    // Level 0: the message itself; embedded messages are deeper levels of the same object.
     parts.fields(def, order::fields_by_number(def), 0, raw, (depth, budget))?;
+    // Accounted per message, before the object is built from its parts.
     budget.take(parts.values.len().saturating_add(parts.maps.len()) * PAIR)?;
     Ok(parts.into_object(def))
 }
@@ -80,6 +82,7 @@ impl Parts {
         while let Some((wanted, payload)) = reader.next()? {
             let is_it = |p: &u8| u32::from(order::number(&def.fields[usize::from(*p)], level).0) == wanted;
             let found = places[at..].iter().position(is_it).map(|i| at + i);
+            // Unknown fields are skipped, whatever the field validation mode.
             let Some(found) = found.or_else(|| places[..at].iter().position(is_it)) else {
                 continue;
             };
@@ -90,6 +93,7 @@ impl Parts {
                 self.field(def, f, place, payload, (depth, budget))?;
                 continue;
             }
+            // An embedded message must be length-delimited.
             let Payload::Bytes(raw) = payload else {
                 return Err(wrong_wire(payload, f.name));
             };
@@ -138,6 +142,7 @@ impl Parts {
             }
             (Ty::Map(t), Payload::Bytes(raw)) => {
                 let pair = entry(*t, f, raw, (depth, budget))?;
+                // Linear: a message has few maps.
                 match self.maps.iter_mut().find(|(p, _)| *p == place) {
                     Some((_, pairs)) => budget.push(pairs, pair)?,
                     None => {
@@ -153,6 +158,7 @@ impl Parts {
                 // As in Go, the last occurrence of a singular field wins; an empty one resets it.
                 let leave_out = v.is_null() || f.emit == Emit::OmitEmpty && v.is_empty_value();
                 match (old, leave_out) {
+                    // Order does not matter here, because everything is sorted at the end.
                     (Some(i), true) => {
                         self.values.swap_remove(i);
                     }
@@ -166,6 +172,7 @@ impl Parts {
     }
 
     fn list(&mut self, place: u8) -> &mut Vec<Value> {
+        // From the end: items of one list follow each other.
         let i = match self.values.iter().rposition(|(p, _)| *p == place) {
             Some(i) => i,
             None => {
@@ -173,6 +180,7 @@ impl Parts {
                 self.values.len() - 1
             }
         };
+        // Only list fields get here, and their values are created right above.
         self.values[i].1.as_array_mut().expect("places of lists hold lists")
     }
 
@@ -288,6 +296,7 @@ fn double(bits: u64) -> Result<Value> {
     if !d.is_finite() {
         return Err(DecodeError(format!("json: unsupported value: {d}")));
     }
+    // Below 2^53 every whole double is an exact i64. Negative zero has no integer form.
     let whole = d.trunc() == d && d.abs() < 9_007_199_254_740_992.0 && !(d == 0.0 && d.is_sign_negative());
     Ok(if whole { Value::Int(d as i64) } else { Value::Float(d) })
 }
@@ -338,6 +347,7 @@ fn int_or_string(raw: &[u8]) -> Result<Value> {
             _ => {}
         }
     }
+    // Upstream's `intstr.Type`: 0 is an integer.
     Ok(if kind == 0 {
         Value::Int(i64::from(number))
     } else {
@@ -347,6 +357,7 @@ fn int_or_string(raw: &[u8]) -> Result<Value> {
 
 fn schema_or(or: SchemaOr, raw: &[u8], (depth, budget): Cx<'_>) -> Result<Value> {
     let schema = by_name(SCHEMA).expect("the table has it");
+    // The numbers differ by type: JSONSchemaPropsOrBool has `allows` first.
     let (of_schema, of_items) = if or == SchemaOr::Bool { (2, 0) } else { (1, 2) };
     let mut reader = Reader::new(raw);
     let (mut one, mut items, mut allows) = (None, Vec::new(), false);

@@ -29,6 +29,7 @@ fn fields(def: &'static TypeDef, places: &[u8], level: usize, object: &Map, out:
         let f = &def.fields[usize::from(place)];
         let (number, itself) = order::number(f, level);
         if itself {
+            // Number 0: the message lacks the field.
             if number != 0 {
                 field(def, f, object.get(f.name), out);
             }
@@ -36,6 +37,7 @@ fn fields(def: &'static TypeDef, places: &[u8], level: usize, object: &Map, out:
             continue;
         }
         let embedded = |p: &&u8| order::number(&def.fields[usize::from(**p)], level) == (number, false);
+        // Fields of one embedded message are adjacent in the order.
         let run = places[i..].iter().take_while(embedded).count();
         put_message(out, number, |out| {
             fields(def, &places[i..i + run], level + 1, object, out);
@@ -55,6 +57,7 @@ fn field(def: &TypeDef, f: &Field, v: Option<&Value>, out: &mut Vec<u8>) {
         }
         (Ty::List(t), Value::Array(items)) => items.iter().for_each(|v| value(*t, f.tag, v, out)),
         (Ty::Map(t), Value::Object(map)) => {
+            // Maps are sorted by key, so the encoding is deterministic.
             for (key, v) in map.iter() {
                 put_message(out, f.tag, |out| {
                     put_bytes(out, 1, key.as_bytes());
@@ -88,6 +91,7 @@ fn value(ty: Ty, tag: u8, v: &Value, out: &mut Vec<u8>) {
         Ty::Int32 | Ty::Int64 => put_number(out, tag, v.as_i64().unwrap_or(0) as u64),
         Ty::Bool => put_number(out, tag, u64::from(v.as_bool().unwrap_or(false))),
         Ty::Float => put_double(out, tag, v.as_f64().unwrap_or(0.0)),
+        // Valid after normalising; what is not is written empty rather than failing the write.
         Ty::Bytes => put_bytes(out, tag, &STANDARD.decode(v.as_str().unwrap_or("")).unwrap_or_default()),
         Ty::Time => put_message(out, tag, |out| timestamp(time::parse(v.as_str().unwrap_or("")), out)),
         Ty::MicroTime => put_message(out, tag, |out| {
@@ -116,6 +120,7 @@ fn value(ty: Ty, tag: u8, v: &Value, out: &mut Vec<u8>) {
 fn timestamp(t: Result<::time::OffsetDateTime, time::Error>, out: &mut Vec<u8>) {
     if let Ok(t) = t {
         put_number(out, 1, t.unix_timestamp() as u64);
+        // Kubernetes times have microseconds at most.
         put_number(out, 2, u64::from(t.microsecond()) * 1000);
     }
 }
@@ -124,6 +129,7 @@ fn schema_or(or: SchemaOr, v: &Value, out: &mut Vec<u8>) {
     let schema = by_name(SCHEMA).expect("the table has it");
     let has_schema = matches!(v, Value::Object(_));
     if or == SchemaOr::Bool {
+        // Upstream sets `allows` together with a schema.
         put_number(out, 1, u64::from(has_schema || v.as_bool().unwrap_or(false)));
     }
     let (of_schema, of_items) = if or == SchemaOr::Bool { (2, 0) } else { (1, 2) };

@@ -55,6 +55,7 @@ impl Constrained<'_> {
     /// The maximum of an object without limits (a claim).
     fn maximum_request(&self, name: &str, most: Quantity) -> Option<String> {
         let request = self.requests.get(name).copied();
+        // Claims have no limits, so only the request is compared.
         let [asked, bound] = comparable([request, Some(most)]);
         let rule = format!("maximum {name} usage per {} is {most}", self.kind);
         match request {
@@ -67,6 +68,7 @@ impl Constrained<'_> {
     fn ratio(&self, name: &str, most: Quantity) -> Option<String> {
         let (request, limit) = (self.requests.get(name).copied(), self.limits.get(name).copied());
         let [asked, limited, _] = comparable([request, limit, Some(most)]);
+        // Requests and limits are scaled alike, so their ratio needs no conversion.
         let rule = format!("{name} max limit to request ratio per {} is {most}", self.kind);
         if request.is_none() || asked == 0 {
             return Some(format!("{rule}, but no request is specified or request is 0"));
@@ -76,6 +78,7 @@ impl Constrained<'_> {
         }
         let ratio = limited as f64 / asked as f64;
         let over = match most.value() <= MAX_MILLI {
+            // As upstream's `limitRequestRatioConstraint`, in floating point.
             true => ratio * 1000.0 > most.milli_value() as f64,
             false => ratio > most.value() as f64,
         };
@@ -121,6 +124,7 @@ pub(super) fn of_pod(pod: &Value, limits: &[Value]) -> Violations {
         let read = Limits::of(item);
         match item.str_at(&["type"]) {
             kind @ "Container" => {
+                // Not ephemeral containers, which have no resources.
                 for containers in ["containers", "initContainers"] {
                     for container in pod.at(&["spec", containers]).items() {
                         if out.more {

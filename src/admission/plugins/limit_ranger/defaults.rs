@@ -21,6 +21,7 @@ fn fill(container: &mut Value, side: &str, defaults: &BTreeMap<&str, &Value>) ->
         container.set(&["resources", side], Value::object());
     }
     if let Some(map) = container.at_mut(&["resources", side]).and_then(Value::as_object_mut) {
+        // All at once: inserting them one by one into the sorted map would be quadratic.
         map.change(missing);
     }
     set
@@ -62,6 +63,7 @@ pub(super) fn apply(pod: &mut Value, range: &Value) -> Result<(), &'static str> 
             }
             let set_limits = fill(container, "limits", &limits);
             let set_requests = fill(container, "requests", &requests);
+            // Upstream's annotation lists requests first.
             for (set, side) in [(set_requests, "request"), (set_limits, "limit")] {
                 given += set.len();
                 if !set.is_empty() {

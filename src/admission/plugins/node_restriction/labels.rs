@@ -1,4 +1,5 @@
-//! Which labels a node may set on its own Node object.
+//! The labels that a node may set on its own Node object. Schedulers and policies trust labels, so a node must not
+//! be able to attract Pods by them.
 
 use crate::apimachinery::value::Value;
 
@@ -31,6 +32,7 @@ fn is_refused(label: &str) -> bool {
     let kubelet = KUBELET.contains(&label)
         || within(namespace, "kubelet.kubernetes.io")
         || within(namespace, "node.kubernetes.io");
+    // The restricted domain lies within `kubernetes.io`, where the kubelet's exceptions must not reach it.
     within(namespace, OWN) || kubernetes && !kubelet
 }
 
@@ -43,6 +45,7 @@ pub(super) fn refused(new: &Value, old: &Value) -> Vec<String> {
     };
     let mut changed = keys(new);
     changed.extend(keys(old));
+    // Removals count as changes: removing a label can attract Pods as well as setting one.
     changed.retain(|key| new.at(&at).get(key) != old.at(&at).get(key) && is_refused(key));
     changed.sort();
     changed.dedup();

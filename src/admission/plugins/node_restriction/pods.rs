@@ -46,6 +46,7 @@ async fn create(cluster: &ObjectLookup, asked: &NodeRequest<'_>) -> Result<()> {
     }
     owner(cluster, asked).await?;
     let spec = pod.get("spec");
+    // The Node authorizer lets a node read what its Pods reference: a mirror pod must not widen that.
     let what = if !spec.str_at(&["serviceAccountName"]).is_empty() {
         "a service account"
     } else if references_secrets(pod) {
@@ -89,6 +90,7 @@ async fn owner(cluster: &ObjectLookup, asked: &NodeRequest<'_>) -> Result<()> {
             "node {me:?} must not set blockOwnerDeletion on an owner reference"
         ));
     }
+    // The UID must be the current Node's: a reference to a former one would let garbage collection delete the pod.
     let node = cluster.get_cached("", "nodes", "", me).await?;
     let node = node.ok_or_else(|| absent(("", "node"), me))?;
     let claimed = owner.str_at(&["uid"]);
@@ -100,6 +102,7 @@ async fn owner(cluster: &ObjectLookup, asked: &NodeRequest<'_>) -> Result<()> {
 
 fn status(asked: &NodeRequest<'_>) -> Result<()> {
     let (me, new, old) = (asked.node, asked.object, asked.old());
+    // The stored Pod: the one in the request is under the node's control.
     if old.str_at(&["spec", "nodeName"]) != me {
         return asked.no(format!(
             "node {me:?} can only update pod status for pods with spec.nodeName set to itself"

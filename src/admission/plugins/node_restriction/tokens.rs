@@ -13,6 +13,7 @@ pub(super) async fn check(cluster: &ObjectLookup, authorizer: &dyn Authorizer, a
     if asked.attributes.operation != Operation::Create || asked.attributes.subresource != "token" {
         return Ok(());
     }
+    // A bound token ends with its Pod, so a node cannot collect tokens for later.
     let bound = asked.object.at(&["spec", "boundObjectRef"]);
     let name = bound.str_at(&["name"]);
     if bound.api_version() != "v1" || ObjectView::kind(bound) != "Pod" || name.is_empty() {
@@ -45,6 +46,7 @@ pub(super) async fn check(cluster: &ObjectLookup, authorizer: &dyn Authorizer, a
         Used::Yes => true,
         Used::No => false,
     };
+    // The cheap check first; the authorizer may call a webhook.
     if used || granted(authorizer, asked, audience).await {
         return Ok(());
     }
@@ -58,7 +60,7 @@ pub(super) async fn check(cluster: &ObjectLookup, authorizer: &dyn Authorizer, a
 enum Used {
     Yes,
     No,
-    /// Undecidable because an object is missing; the message says which.
+    /// Undecidable because an object is missing; with the messages about missing objects.
     Unknown(String),
 }
 
@@ -76,6 +78,7 @@ async fn uses(cluster: &ObjectLookup, pod: &Value, audience: &str) -> Result<Use
         match driver_wants(cluster, pod, volume, audience).await {
             Ok(true) => return Ok(Used::Yes),
             Ok(false) => {}
+            // Remembered, not fatal: another volume may use the audience.
             Err(s) if s.code == 404 => missing.push(s.message),
             Err(s) => return Err(s),
         }

@@ -107,7 +107,9 @@ pub(crate) fn violations(policy: LevelVersion, pod: Pod<'_>) -> Vec<Violation> {
     }
     let minor = policy.version.minor();
     let strict = policy.level == Level::Restricted;
+    // Levels are ordered by strictness, so `restricted` includes the baseline checks.
     let applies = |c: &&Check| c.level <= policy.level && !(strict && minor >= c.replaced_from);
+    // Newest first; none if the check did not exist in that version.
     let run = |c: &Check| c.versions.iter().rev().find(|(from, _)| *from <= minor);
     let runs = CHECKS.iter().filter(applies).filter_map(run);
     runs.filter_map(|(_, run)| run(pod)).collect()

@@ -43,6 +43,7 @@ fn mode(defaults: &Value, name: &str, errors: &mut ErrorList) -> LevelVersion {
     LevelVersion {
         level: Level::parse(&level).unwrap_or_else(|why| {
             wrong(name, &level, why);
+            // Not used: any error makes `parse` fail.
             Level::Restricted
         }),
         version: Version::parse(&version).unwrap_or_else(|why| {
@@ -64,6 +65,7 @@ fn exempt(
         let path = FieldPath::new("exemptions").child(list).index(i);
         match check(&path, name) {
             Some(error) => errors.push(error),
+            // Quadratic, but the administrator writes this file.
             None if names.iter().any(|n| n == name) => errors.push(FieldError::duplicate(&path, name)),
             None => names.push(name.to_owned()),
         }
@@ -71,7 +73,7 @@ fn exempt(
     names
 }
 
-/// The configuration is invalid. Upstream's texts.
+/// The configuration is invalid, with upstream's messages.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", aggregate(.0))]
 pub(crate) struct InvalidConfig(ErrorList);

@@ -1,5 +1,5 @@
-//! Warnings about existing pods when a namespace's enforce level is raised: which of them would no longer be
-//! admitted.
+//! Warnings about existing pods that would no longer be admitted when a namespace's enforce level is raised. Start
+//! at [`warnings`]. The update of the namespace waits for them, so time and number are bounded.
 
 use super::checks::{reasons, violations};
 use super::config::PodSecurityConfig;
@@ -68,6 +68,7 @@ impl ExistingPodsCheck {
         if violations.is_empty() {
             return;
         }
+        // By reasons only: details name containers, so pods would rarely share a line.
         match self.found.get_mut(&reasons(&violations)) {
             None => {
                 let name = pod.name().to_owned();
@@ -104,6 +105,7 @@ impl ExistingPodsCheck {
             n => format!("{} (and {n} other pods): {reasons}", alike.name),
         });
         let mut lines: Vec<String> = lines.collect();
+        // By pod name, as upstream; the map is ordered by reasons.
         lines.sort();
         warnings.append(&mut lines);
         warnings
@@ -129,6 +131,7 @@ pub(super) async fn warnings(
     let largest = pods.iter().map(|entry| entry.json.len()).max().unwrap_or(0);
     let (namespace, config) = (namespace.to_owned(), config.clone());
     let work = async move { survey(&namespace, enforce, &config, &pods, MAX).await };
+    // On the pool, because thousands of pods take up to a second.
     let done = compute::offload(largest * compute::MEMORY_PER_STORED_BYTE, work).await;
     done.unwrap_or_else(|_| vec![UNKNOWN.to_owned()])
 }
@@ -291,7 +294,7 @@ mod tests {
         };
         let security = PodSecurityConfig::default();
         let work = super::warnings("n", enforce, &security, vec![pod("a", "1", json!({}))]);
-        // A pool without room shows that it is asked.
+        // A pool without room rejects the work, which proves that the pool is used.
         assert_eq!(pool.within(pool.flow("caller"), work).await, [UNKNOWN]);
     }
 }

@@ -32,6 +32,7 @@ impl<'a> Pod<'a> {
         self.spec.get("securityContext")
     }
 
+    // `at` takes the key as one member name, so its dots and slashes need no escaping.
     pub(super) fn annotation(self, key: &str) -> Option<&'a str> {
         self.metadata.at(&["annotations", key]).as_str()
     }

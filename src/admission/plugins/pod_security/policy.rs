@@ -82,6 +82,7 @@ impl Version {
             return Ok(Self::Latest);
         }
         let digits = text.strip_prefix("v1.").ok_or(BAD)?;
+        // `u32::parse` alone would accept a sign and leading zeros, which upstream's pattern excludes.
         let plain = digits.bytes().all(|b| b.is_ascii_digit()) && (digits == "0" || !digits.starts_with('0'));
         let minor = if plain { digits.parse().ok() } else { None };
         minor.map(Self::Minor).ok_or(BAD)
@@ -91,6 +92,7 @@ impl Version {
     pub(super) const fn minor(self) -> u32 {
         match self {
             Self::Minor(minor) => minor,
+            // Below `NEVER` in the table of checks.
             Self::Latest => u32::MAX - 1,
         }
     }
@@ -177,6 +179,8 @@ impl Policy {
     pub(crate) fn of<'a>(label: &dyn Fn(&str) -> Option<&'a str>, defaults: Self) -> (Self, ErrorList) {
         let (mut policy, mut errors) = (defaults, ErrorList::new());
         let (enforced, _) = overlay(&mut policy.enforce, ENFORCE, Level::Restricted, label, &mut errors);
+        // An invalid level enforces `restricted`, but does not warn about it: upstream's default is only derived from a
+        // valid label.
         let enforced = enforced && !errors.iter().any(|e| e.field.ends_with("/enforce]"));
         overlay(&mut policy.audit, AUDIT, Level::Privileged, label, &mut errors);
         let (warned, versioned) = overlay(&mut policy.warn, WARN, Level::Privileged, label, &mut errors);

@@ -68,6 +68,7 @@ fn only_significant_updates_are_evaluated() {
     new.set(&["spec", "ephemeralContainers"], json!([{"name": "e", "image": "i"}]));
     assert!(is_significant(&new, &old));
     assert!(!is_significant(&new, &new.clone()));
+    // Ephemeral containers cannot be removed, so the update would be refused elsewhere.
     assert!(!is_significant(&old, &new));
 }
 

@@ -29,6 +29,7 @@ pub(super) fn masked<V>(of: &Amounts, names: &BTreeMap<String, V>) -> Amounts {
 pub(super) fn growth(new: &Amounts, old: &Amounts) -> Amounts {
     let more = new.iter().map(|(name, quantity)| {
         let before = old.get(name).copied().unwrap_or(Quantity::ZERO);
+        // Usage is never given back here: the update may still fail, and the recount notices a decrease.
         (name.clone(), quantity.minus(before).max(Quantity::ZERO))
     });
     more.collect()

@@ -65,6 +65,7 @@ fn uncovered(
         let why = format!("insufficient quota to consume: {}", names.join(","));
         return Some(Rejection::Forbidden(why));
     }
+    // Of all entries, also those for other resources: upstream's `CheckRequest` does not filter here.
     let scopes = limited.iter().flat_map(|l| &l.scopes);
     let scopes = scopes.filter(|s| evaluator.matches_scope(s, write.object) && !covered_scopes.contains(&s.scope));
     let scopes: Vec<String> = scopes.map(ToString::to_string).collect();
@@ -89,6 +90,7 @@ pub(super) fn evaluate(
         if !limited.is_empty() {
             let selectors = Selector::of_quota(quota).into_iter();
             let matching = selectors.filter(|s| evaluator.matches_scope(s, write.object));
+            // Also of quotas that do not apply to the object: a scope is covered by any quota that has it.
             covered_scopes.extend(matching.map(|s| s.scope));
         }
         if !is_about(quota, &hard, evaluator, write.object) {
@@ -96,10 +98,12 @@ pub(super) fn evaluate(
         }
         let counted = || hard.keys().map(String::as_str).filter(|name| evaluator.counts(name));
         let name = quota.name();
+        // Before the usage is computed: without values the object would be charged nothing.
         if let Some(why) = evaluator.missing(counted(), write.object) {
             return Err(Rejection::Forbidden(format!("failed quota: {name}: {why}")));
         }
         let used = amounts(quota.at(&["status", "used"]));
+        // A new quota, which the controller has not counted yet. Admitting now would exceed it later.
         if counted().any(|name| !used.contains_key(name)) {
             let names: Vec<&str> = counted().collect();
             let why = format!("status unknown for quota: {name}, resources: {}", names.join(","));
@@ -131,11 +135,13 @@ pub(super) fn evaluate(
     let old = write.old.filter(|_| write.attributes.operation == Operation::Update);
     let added = old.map(|old| growth(&usage, &evaluator.usage(old)));
     for one in &mut applicable {
+        // An object that enters the quota's scope by an update is charged in full.
         let was = old.is_some_and(|old| is_about(one.quota, &one.hard, evaluator, old));
         let delta = added.as_ref().filter(|_| was).unwrap_or(&usage);
         one.delta = delta.clone();
         one.delta.retain(|_, q| q.signum() != 0);
     }
+    // Such a write is admitted even if the quota is exceeded already, for example after it was lowered.
     let changes_nothing = match applicable.is_empty() {
         true => added.as_ref().unwrap_or(&usage).values().all(|q| q.signum() == 0),
         false => applicable.iter().all(|one| one.delta.is_empty()),
@@ -155,6 +161,7 @@ pub(super) fn evaluate(
         }
         let exceeded: BTreeMap<String, ()> = requested
             .keys()
+            // Both are present: `requested` is masked by `hard`, and `used` contains all requested names.
             .filter(|name| used.get(*name) > one.hard.get(*name))
             .map(|name| (name.clone(), ()))
             .collect();

@@ -1,4 +1,5 @@
-//! Evaluators: which quota resources apply to an object, and how much of each it uses.
+//! [`Evaluator`]: which quota resources apply to an object, and how much of each it uses (upstream's
+//! `pkg/quota/v1/evaluator/core` and the generic `objectCountEvaluator`).
 
 use super::super::resources::quantity;
 use super::amounts::Amounts;
@@ -69,6 +70,7 @@ impl<'a> Evaluator<'a> {
         match self {
             Self::Pods if update && attributes.subresource.is_empty() => {
                 let old = attributes.old_object.as_deref();
+                // Nothing else that an update may change affects the usage; resizes have their own subresource.
                 old.is_some_and(|old| is_terminating(old) != is_terminating(object))
             }
             Self::Pods if attributes.subresource == "resize" => update,
@@ -90,6 +92,7 @@ impl<'a> Evaluator<'a> {
                 name == "count/persistentvolumeclaims"
                     || of_claims(name)
                     || [STORAGE_CLASS, ATTRIBUTES_CLASS].iter().any(|middle| {
+                        // From the right: names of classes may contain dots.
                         let rest = name.rsplit_once(middle);
                         rest.is_some_and(|(_, resource)| of_claims(resource))
                     })
@@ -148,6 +151,7 @@ fn of_service(service: &Value) -> Amounts {
     let number = |n: usize| Quantity::from_i64(i64::try_from(n).unwrap_or(i64::MAX));
     let (balancers, node_ports) = match spec.str_at(&["type"]) {
         "NodePort" => (0, ports.len()),
+        // Only ports that the client asked for by number are allocated then.
         "LoadBalancer" if spec.get("allocateLoadBalancerNodePorts").as_bool() == Some(false) => {
             let set = |port: &&Value| port.get("nodePort").as_i64().unwrap_or(0) != 0;
             (1, ports.iter().filter(set).count())
@@ -179,6 +183,7 @@ fn of_claim(claim: &Value) -> Amounts {
             Quantity::from_i64(q.value())
         }
     };
+    // The allocation may exceed the request after a failed expansion.
     let storage = asked.map(|asked| whole(given.filter(|given| *given > asked).unwrap_or(asked)));
     let mut amounts = Amounts::from([("count/persistentvolumeclaims".to_owned(), ONE)]);
     let names = [("", ""), (class, STORAGE_CLASS), (attributes, ATTRIBUTES_CLASS)];

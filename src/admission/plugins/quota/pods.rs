@@ -1,4 +1,4 @@
-//! Quota usage of pods.
+//! Quota usage of pods (upstream's `pkg/quota/v1/evaluator/core/pods.go`).
 
 use super::super::resources::{CountingMode, List, ResourceKind, has_own_resources, list, of_pod};
 use super::amounts::Amounts;
@@ -81,6 +81,7 @@ fn charged(requests: &List<'_>, limits: &List<'_>) -> Amounts {
 pub(super) fn missing<'a>(required: impl Iterator<Item = &'a str>, pod: &Value) -> Option<String> {
     let required: Vec<&str> = required.filter(|name| DEMANDED.contains(name)).collect();
     let spec = pod.get("spec");
+    // Pod-level resources cover all containers.
     if required.is_empty() || has_own_resources(spec) {
         return None;
     }
@@ -113,6 +114,7 @@ fn is_alive(pod: &Value) -> bool {
     }
     let grace = pod.at(&["metadata", "deletionGracePeriodSeconds"]).as_i64();
     match (time::parse(pod.meta("deletionTimestamp")), grace) {
+        // Past its grace period, for example on a lost node, a pod must not block the quota any longer.
         (Ok(at), Some(grace)) => at.unix_timestamp().saturating_add(grace) >= now(),
         _ => true,
     }
@@ -132,6 +134,7 @@ pub(super) fn usage(pod: &Value) -> Amounts {
         ),
         false => Amounts::new(),
     };
+    // Object counts include terminated pods, which still occupy storage.
     amounts.insert("count/pods".to_owned(), Quantity::from_i64(1));
     amounts
 }

@@ -35,6 +35,7 @@ impl<'a> Recount<'a> {
         let evaluator = Evaluator::of(resource);
         let counted: Vec<&str> = self.limited().filter(|name| evaluator.counts(name)).collect();
         for name in &counted {
+            // Zero, so that a resource without objects gets a usage, too.
             self.used.entry((*name).to_owned()).or_insert(Quantity::from_i64(0));
         }
         !counted.is_empty()
@@ -69,12 +70,14 @@ impl<'a> Recount<'a> {
                 (Some(amount), recorded) => {
                     let same = super::super::resources::quantity(recorded) == Some(*amount);
                     let amount = if same {
+                        // Kept in its notation: a different spelling of the same amount must not cause a write.
                         recorded.clone()
                     } else {
                         amount.to_string().into()
                     };
                     used.set(&[name], amount);
                 }
+                // Neither counted nor recorded: the usage stays unknown, and admission rejects writes that need it.
                 (None, Value::Null) => {}
                 (None, recorded) => used.set(&[name], recorded.clone()),
             }
@@ -82,6 +85,7 @@ impl<'a> Recount<'a> {
         let mut status = Value::default();
         status.set(&["hard"], self.quota.at(&["spec", "hard"]).clone());
         status.set(&["used"], used);
+        // Every write wakes the loop again, so equal statuses are not written.
         (status != *old).then_some(status)
     }
 }

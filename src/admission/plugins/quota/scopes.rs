@@ -1,4 +1,5 @@
-//! Quota scopes: which objects a quota applies to.
+//! Quota scopes: the [`Selector`]s that restrict a quota to some of the objects (upstream's `podMatchesScopeFunc` and
+//! its counterpart for claims).
 
 use crate::apimachinery::value::Value;
 use std::fmt;
@@ -47,6 +48,7 @@ impl Selector {
         let listed = || self.values.iter().any(|v| Some(&**v) == value);
         match &*self.operator {
             "In" => listed(),
+            // Includes objects without a value, as label selectors do.
             "NotIn" => !listed(),
             "Exists" => value.is_some(),
             "DoesNotExist" => value.is_none(),
@@ -66,6 +68,7 @@ impl Selector {
                 self.selects((!class.is_empty()).then_some(class))
             }
             "CrossNamespacePodAffinity" => crosses_namespaces(pod),
+            // Unknown scopes match nothing, so the quota does not apply.
             _ => false,
         }
     }
@@ -83,6 +86,7 @@ impl Selector {
         ];
         let mut named = classes.into_iter().filter(|c| !c.is_empty()).peekable();
         match named.peek() {
+            // Only `DoesNotExist` and `NotIn` select a claim without a class.
             None => self.selects(None),
             Some(_) => named.any(|class| self.selects(Some(class))),
         }
@@ -105,11 +109,13 @@ fn is_best_effort(pod: &Value) -> bool {
             };
             !asks(ResourceKind::Requests) && !asks(ResourceKind::Limits)
         }
+        // The class is fixed at creation; computing it again would be wrong after a resize.
         class => class == "BestEffort",
     }
 }
 
 fn crosses_namespaces(pod: &Value) -> bool {
+    // An empty selector means all namespaces, so its presence counts and not its content.
     let crosses = |term: &Value| !term.get("namespaces").items().is_empty() || !term.get("namespaceSelector").is_null();
     ["podAffinity", "podAntiAffinity"].into_iter().any(|kind| {
         let affinity = pod.at(&["spec", "affinity", kind]);

@@ -1,4 +1,4 @@
-//! Updates a quota's recorded usage.
+//! [`charged`]: a quota with new recorded usage, as admission stores it.
 
 use super::amounts::Amounts;
 use crate::api;
@@ -16,6 +16,7 @@ pub(super) fn charged(entry: &Entry, quota: &Value, used: &Amounts) -> Draft {
     let mut new = quota.clone();
     for (name, quantity) in used {
         let now = new.at(&["status", "used", name]);
+        // Amounts that are equal keep their notation, so that managed fields do not change for them.
         if super::super::resources::quantity(now) != Some(*quantity) {
             new.set(&["status", "used", name], quantity.to_string());
         }
@@ -27,6 +28,7 @@ pub(super) fn charged(entry: &Entry, quota: &Value, used: &Amounts) -> Draft {
             api_version: "v1",
             now: &time::now(),
         };
+        // The status subresource never owns the spec.
         let reset = FieldSet::of_fields(&[&["spec"]]);
         update_managed_fields(ApplyType::Root(kind), Some(quota), &mut new, &writer, &reset);
     }

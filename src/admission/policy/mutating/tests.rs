@@ -118,7 +118,7 @@ async fn configurations_are_merged_by_the_schema_of_the_kind() {
 }
 
 #[tokio::test]
-async fn configurations_that_do_not_fit_are_refused_in_upstreams_words() {
+async fn misfit_configurations_are_refused_as_upstream() {
     for (expression, why) in [
         (
             "Object{metadata: Object.metadata{finalizers: ['a']}, data: Object.wrong{}}",
@@ -242,7 +242,7 @@ async fn mutations_cannot_make_an_object_larger_than_a_client_could() {
     let world = World::new(&[mutations(&vec![double; 40])]);
     let refused = world.mutate(&create(), &object).await.unwrap_err();
     assert!(matches!(refused.code, 403 | 413), "{refused:?}");
-    // A value that shares its parts.
+    // A value that shares its parts is cheap in memory, but not once written out as JSON.
     let shares = "[[object, object, object, object]].map(a, [a, a, a, a, a, a, a, a]).map(b, [b, b, b, b, b, b, b, b]).map(c, [c, \
                   c, c, c, c, c, c, c]).map(d, [d, d, d, d, d, d, d, d]).map(e, [JSONPatch{op: 'add', path: '/data', value: [e, \
                   e]}])[0]";
@@ -255,7 +255,7 @@ async fn mutations_cannot_make_an_object_larger_than_a_client_could() {
 }
 
 #[tokio::test]
-async fn policies_with_many_mutations_cost_as_much_as_they_have() {
+async fn cost_is_linear_in_the_number_of_mutations() {
     let world = World::new(&[mutations(&vec![apply("Object{data: {'k': object.data.k + 'x'}}"); 500])]);
     let object = world.mutate(&create(), &config_map(json!({"k": ""}))).await.unwrap();
     assert_eq!(object.str_at(&["data", "k"]).len(), 500);

@@ -75,7 +75,7 @@ fn v1(response: Value) -> Value {
 }
 
 #[test]
-fn unacceptable_answers_have_upstreams_texts() {
+fn unacceptable_answers_are_worded_as_upstream() {
     let invalid = |mutating, review: Value| match read(ReviewVersion::V1, mutating, &review) {
         Err(Unacceptable::Invalid(e)) => e.to_string(),
         other => format!("{other:?}"),

@@ -133,6 +133,7 @@ async fn a_body_that_breaks_off_is_an_error() {
         let pki = Pki::new(&["ext.ns.svc"], H1);
         let backend = raw_backend(&pki, move |mut s| async move {
             head(&mut s).await;
+            // A valid beginning in either framing.
             let response = format!("HTTP/1.1 200 OK\r\n{announced}\r\n\r\n5\r\nhello");
             s.write_all(response.as_bytes()).await.unwrap();
         })
@@ -263,7 +264,7 @@ async fn a_get_refused_unprocessed_is_retried() {
 }
 
 #[tokio::test]
-async fn a_backend_that_answers_no_ping_is_abandoned() {
+async fn a_backend_that_misses_pings_is_abandoned() {
     let pki = Pki::new(&["ext.ns.svc"], H2);
     let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
     let backend = raw_backend(&pki, move |stream| {
@@ -281,6 +282,7 @@ async fn a_backend_that_answers_no_ping_is_abandoned() {
     let p = proxy(&backend.authority, &pki.ca_pem);
     let client = tokio::spawn(async move { text(p.clone().serve(get("/x"), alice()).await).await });
     told.recv().await.unwrap();
+    // Only now: the TLS handshake needs real time. From here on the clock jumps from one ping to the next.
     tokio::time::pause();
     assert_eq!(
         client.await.unwrap(),

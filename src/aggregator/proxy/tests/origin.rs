@@ -266,7 +266,7 @@ async fn a_refused_upgrade_sets_nothing_for_the_gateways_origin() {
 }
 
 #[tokio::test]
-async fn a_malformed_chunk_is_400_and_no_backend_failure() {
+async fn a_malformed_chunk_is_400_and_not_a_backend_failure() {
     use tokio::io::AsyncWriteExt as _;
     for alpn in [H1, H2] {
         let pki = Pki::new(&["ext.ns.svc"], alpn);

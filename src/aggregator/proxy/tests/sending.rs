@@ -161,6 +161,7 @@ async fn connections_and_waiting_requests_are_limited() {
         };
         remote.transport.as_ref().unwrap().endpoints()[0].waiting
     };
+    // Once the third request waits, the next one must be rejected.
     while waiting() == 0 {
         tokio::task::yield_now().await;
     }

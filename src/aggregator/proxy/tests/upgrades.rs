@@ -188,7 +188,7 @@ async fn a_socket_without_upgrades_is_named_in_the_error() {
         (status.as_u16(), text(response.map(Body::stream)).await),
         (
             503,
-            format!("error dialing backend: dial unix {path}: h2c+unix sockets take no upgrades\n")
+            format!("error dialing backend: dial unix {path}: h2c+unix sockets do not support upgrades\n")
         )
     );
     server.abort();
@@ -250,6 +250,7 @@ async fn an_endless_refusal_is_cut_off_after_ten_seconds() {
     let a = client.send_request(upgrade_request()).await.unwrap();
     assert_eq!(a.status(), 403);
     let began = tokio::time::Instant::now();
+    // From here on nothing but the deadline is waited for.
     tokio::time::pause();
     assert!(a.map(Body::stream).into_body().collect(100).await.is_err());
     let took = began.elapsed().as_secs();

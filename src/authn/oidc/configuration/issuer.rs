@@ -1,4 +1,5 @@
-//! The `issuer` of a provider: its URLs, CA certificates and audiences.
+//! The `issuer` of a provider: its URLs, CA certificates and audiences. Validation follows upstream's
+//! `validateIssuer` and what it calls; connecting to the provider is left to `provider`.
 
 use super::{Error, Reader};
 use crate::apimachinery::field::{FieldError, FieldPath};
@@ -36,6 +37,8 @@ impl Reader<'_> {
             && let Err(why) = CaPool::from_pem(ca.clone())
         {
             let path = at.child("certificateAuthority");
+            // Without any certificate block the message is upstream's; a broken block gets the more specific
+            // one of our parser.
             let why = match ca.contains("-----BEGIN CERTIFICATE-----") {
                 true => why.to_string(),
                 false => "data does not contain any valid RSA or ECDSA certificates".to_owned(),
@@ -64,6 +67,7 @@ impl Reader<'_> {
         if url.is_empty() {
             self.errors.push(FieldError::required(&path, ""));
         } else {
+            // Otherwise a provider could issue tokens that pass for service accounts of this cluster.
             if self.service_accounts.iter().any(|s| s == url) {
                 let mut all: Vec<&str> = self.service_accounts.iter().map(String::as_str).collect();
                 all.sort_unstable();
@@ -85,6 +89,8 @@ impl Reader<'_> {
     }
 
     fn url(&mut self, url: &str, path: &FieldPath) {
+        // Go's parser first: its messages are part of upstream's, and it rejects some URLs that `http::Uri`
+        // accepts.
         if let Some(why) = go_url::parse_error(url) {
             self.errors.push(FieldError::invalid(path, url, why));
             return;

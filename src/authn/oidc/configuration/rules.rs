@@ -1,4 +1,5 @@
-//! Rules and mappings of a provider. Expressions are compiled here; a compile error is an error of its field.
+//! Rules and mappings of a provider: `claimValidationRules`, `claimMappings` and `userValidationRules`.
+//! Expressions are compiled here; a compile error is an error of its field. Evaluation is left to `claims`.
 
 use super::{Error, Mapping, Prefixed, Reader, Rule};
 use crate::apimachinery::field::{FieldError, FieldPath};
@@ -51,6 +52,7 @@ impl Reader<'_> {
             let claim = self.text(v, "claim", path)?;
             let value = self.text(v, "requiredValue", path)?;
             let message = self.text(v, "message", path)?;
+            // Only for its type: the text is borrowed from the document below, to outlive the loop in `seen`.
             self.text(v, "expression", path)?;
             let text = v.str_at(&["expression"]);
             match (claim.is_empty(), text.is_empty()) {
@@ -62,6 +64,7 @@ impl Reader<'_> {
                         self.errors
                             .push(FieldError::invalid(&at.child("message"), message, why));
                     }
+                    // Still pushed below: a duplicate is an error, so the list is never used.
                     if read.required.iter().any(|(other, _)| *other == claim) {
                         self.errors
                             .push(FieldError::duplicate(&at.child("claim"), claim.as_str()));
@@ -119,6 +122,8 @@ impl Reader<'_> {
         let groups = self.prefixed(v.get("groups"), &at.child("groups"), false)?;
         let uid = self.uid(v.get("uid"), &at.child("uid"))?;
         let extra = self.extra(v, at)?;
+        // For a plain claim, the authenticator checks email_verified itself; an expression has to do it, and
+        // upstream insists that one somewhere does.
         if let Some(Mapping::Expression(name)) = &username
             && name.selects_claim("email")
             && !verifies_email(name)
@@ -231,6 +236,7 @@ impl Reader<'_> {
             self.errors.push(FieldError::invalid(at, key, "must be lowercase"));
         }
         let domain = key.split_once('/').map_or("", |(domain, _)| domain);
+        // Whole labels: `mykubernetes.io` is not reserved.
         let below = |parent: &str| {
             let rest = domain.strip_suffix(parent);
             rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))

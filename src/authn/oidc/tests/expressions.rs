@@ -32,7 +32,7 @@ fn mapping(rest: &str) -> String {
 }
 
 #[test]
-fn errors_have_upstreams_words_and_places() {
+fn errors_have_upstreams_messages_and_paths() {
     let undeclared = "\"foo.bar\": compilation failed: ERROR: <input>:1:1: undeclared reference to 'foo' (in container '')\n | foo.bar\n | ^";
     let claim_rules = |rules: &str| format!("claimValidationRules: {rules}\n{}", mapping(""));
     let user_rules = |rules: &str| format!("userValidationRules: {rules}\n{}", mapping(""));
@@ -266,7 +266,7 @@ userValidationRules:
 }
 
 #[test]
-fn results_are_checked_in_upstreams_words() {
+fn result_type_errors_have_upstreams_messages() {
     let name = |expression: &str| format!("claimMappings:\n  username: {{expression: {expression}}}");
     let groups = |expression: &str| mapping(&format!("  groups: {{expression: {expression}}}"));
     let extra = |a: &str, b: &str| {
@@ -447,7 +447,7 @@ fn many_cheap_expressions_are_expensive_together() {
 }
 
 #[test]
-fn equal_texts_are_equal_configurations() {
+fn configurations_with_equal_expressions_are_equal() {
     let lines = mapping("  groups: {expression: claims.g}");
     assert_eq!(issuer(&lines), issuer(&lines));
     assert_ne!(issuer(&lines), issuer(&mapping("  groups: {expression: claims.h}")));

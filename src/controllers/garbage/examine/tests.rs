@@ -133,7 +133,7 @@ fn collector(storage: &Arc<One>) -> Collector {
 }
 
 #[test]
-fn an_owner_is_read_once_whatever_the_number_of_references_and_others_get_their_turn() {
+fn an_owner_is_read_once_for_all_references_and_the_task_yields() {
     const MANY: usize = 1000;
     let owner = json!({"metadata": {"name": "o", "namespace": "x", "uid": "u0"}});
     let owner = Draft::new(&owner, Vec::new()).into_entry("x/o", Revision(1));

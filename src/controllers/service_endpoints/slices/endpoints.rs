@@ -14,16 +14,17 @@ pub(crate) fn identity(endpoint: &Value) -> Identity {
     let target = |key| endpoint.str_at(&["targetRef", key]).into();
     let addresses = endpoint.get("addresses").items().iter();
     let mut addresses: Vec<Str> = addresses.filter_map(Value::as_str).map(Str::from).collect();
+    // Clients may list them in any order.
     addresses.sort();
     let hostname = endpoint.str_at(&["hostname"]).into();
     (addresses, hostname, target("namespace"), target("name"))
 }
 
-/// Whether two endpoints of one identity are equal, whatever the version of the Pod they were made from, and
-/// their hints.
+/// Whether two endpoints of one identity are equal, ignoring the Pod's resourceVersion and the hints.
 pub(crate) fn same(a: &Value, b: &Value) -> bool {
     let target = |e: &Value| {
         let mut target = e.get("targetRef").clone();
+        // It changes with each status update of the Pod, which must not rewrite the slice.
         target.unset(&["resourceVersion"]);
         target
     };

@@ -1,4 +1,4 @@
-//! [`Pod`]: the parts of a Pod that its endpoints show.
+//! [`Pod`]: the informer's record of a Pod, with the fields that its endpoints depend on.
 
 use super::{Label, labels};
 use crate::apimachinery::codec::json::projection::Mask;
@@ -12,7 +12,7 @@ use ::time::OffsetDateTime;
 use std::net::IpAddr;
 use std::sync::LazyLock;
 
-/// The parts of a Pod that its endpoints show.
+/// The fields of a Pod that its endpoints depend on. A change of other fields must not compare as different.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pod {
     pub(crate) name: Str,
@@ -55,6 +55,7 @@ impl Pod {
         let ended = matches!(status.str_at(&["phase"]), "Succeeded" | "Failed");
         let ready = conditions::find(pod, "Ready");
         let sidecars = pod.at(&["spec", "initContainers"]).items().iter();
+        // Restartable init containers run as long as the Pod, so their ports count (upstream's `FindPort`).
         let sidecars = sidecars.filter(|c| c.str_at(&["restartPolicy"]) == "Always");
         let containers = pod.at(&["spec", "containers"]).items().iter().chain(sidecars);
         let ports = containers.flat_map(|c| c.get("ports").items());
@@ -63,6 +64,7 @@ impl Pod {
             (p.str_at(&["name"]).into(), protocol(p), number)
         });
         let mut ports: Vec<(Str, Str, i64)> = ports.collect();
+        // A stable sort, so `dedup` keeps the first container's port.
         ports.sort_by(|a, b| (&a.0, &a.1).cmp(&(&b.0, &b.1)));
         ports.dedup_by(|later, first| (&later.0, &later.1) == (&first.0, &first.1));
         Self {
@@ -75,6 +77,7 @@ impl Pod {
             ips: ips.iter().filter_map(|ip| address(ip.str_at(&["ip"]))).collect(),
             unreachable: ended || status.str_at(&["podIP"]).is_empty() && ips.is_empty(),
             deleting: pod.is_being_deleted(),
+            // The condition includes readiness gates, unlike the readiness of containers.
             ready: conditions::holds(pod, "Ready"),
             since: ready.and_then(|c| time::parse(c.str_at(&["lastTransitionTime"])).ok()),
             ports: ports.into(),

@@ -102,6 +102,7 @@ impl Service {
 
     /// Without an address of its own.
     pub(crate) fn is_headless(&self) -> bool {
+        // An empty address occurs on ExternalName Services only.
         matches!(self.spec("clusterIP"), "" | "None")
     }
 
@@ -112,7 +113,9 @@ impl Service {
     /// Whether an annotation requests hints by the size of zones, which takes precedence over
     /// `trafficDistribution`.
     pub(crate) fn has_topology_mode(&self) -> bool {
+        // In order: the older annotation wins if both are set, as upstream.
         let mut annotations = TOPOLOGY.iter().filter_map(|key| self.parts.annotation(key));
+        // Any other value disables hints.
         matches!(annotations.next(), Some("Auto" | "auto"))
     }
 
@@ -124,6 +127,7 @@ impl Service {
     /// The preference for close endpoints, whether it goes down to the Node; `None` without one.
     pub(crate) fn prefers_node(&self) -> Option<bool> {
         match self.traffic_distribution() {
+            // Upstream's topology cache would compute these hints from the CPUs of zones; here there are none then.
             _ if self.has_topology_mode() => None,
             "PreferClose" | "PreferSameZone" => Some(false),
             "PreferSameNode" => Some(true),
@@ -144,6 +148,7 @@ impl Service {
         match (given.is_empty(), address(self.spec("clusterIP"))) {
             (false, _) => given,
             (true, Some(ip)) => vec![ip.is_ipv6()],
+            // Headless without families, which only objects of before dual-stack have: both.
             (true, None) => vec![false, true],
         }
     }
@@ -158,6 +163,7 @@ impl Service {
         let of = |port: &Value| {
             let protocol = protocol(port);
             let number = match port.get("targetPort") {
+                // Each Pod may define the name with another number, so endpoints are grouped by ports.
                 Value::String(name) => pod.port(name, &protocol)?,
                 number => number.as_i64().unwrap_or_default(),
             };
@@ -186,10 +192,12 @@ impl Service {
 
     /// The host name of a Pod's endpoint.
     pub(crate) fn hostname_of<'a>(&self, pod: &'a Pod) -> Option<&'a str> {
+        // DNS names of Pods exist only under the Service that is their subdomain.
         (!pod.hostname.is_empty() && pod.subdomain == self.name()).then_some(&*pod.hostname)
     }
 
     pub(super) fn selects(&self, pod: &Pod) -> bool {
+        // Both are sorted, so thousands of labels cost their number times its logarithm.
         let has = |pair: &Label| pod.labels.binary_search(pair).is_ok();
         !self.selector.is_empty() && self.selector.iter().all(has)
     }

@@ -109,6 +109,7 @@ const fn mandatory(schema: Schema) -> Schema {
     }
 }
 
+// In upstream's order, because live specs are compared as a whole.
 const EVERYBODY: &[&str] = &["Group/system:unauthenticated", "Group/system:authenticated"];
 const MANAGERS: &[&str] = &[
     "User/system:kube-controller-manager",

@@ -35,6 +35,7 @@ pub(super) const CONTROLLERS: &[Controller] = &[
     ),
     (
         "clusterrole-aggregation-controller",
+        // `escalate`: the controller writes rules that it does not hold itself.
         &["rbac.authorization.k8s.io clusterroles escalate,R,update,patch"],
     ),
     (

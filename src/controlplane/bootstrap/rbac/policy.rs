@@ -139,6 +139,7 @@ impl Binding {
 }
 
 fn subject(text: &str) -> Value {
+    // The slash first: names of users and groups contain colons.
     match text.split_once('/') {
         Some((kind, name)) => json!({"apiGroup": API_GROUP, "kind": kind, "name": name}),
         None => {
@@ -166,6 +167,7 @@ fn verbs(list: &str) -> Value {
 fn rule(line: &str) -> Value {
     let mut words = line.split(' ');
     let mut word = || words.next().unwrap_or_default();
+    // Not validated: lines are constants, and a test expands every one of them.
     let (groups, resources, what) = (word(), word(), word());
     let mut v = Value::object();
     if groups == "url" {

@@ -173,6 +173,7 @@ pub(super) const CLUSTER_BINDINGS: &[Binding] = &[
     ),
     bind("system:kube-dns", &["kube-system:kube-dns"]),
     bind("system:kube-scheduler", &["User/system:kube-scheduler"]),
+    // Without subjects: the Node authorizer grants these rules to nodes.
     bind("system:node", &[]),
     bind("system:node-proxier", &["User/system:kube-proxy"]),
     bind("system:volume-scheduler", &["User/system:kube-scheduler"]),

@@ -67,6 +67,7 @@ pub(super) const ROLES: &[Role] = &[
 
 const EDIT: &[&str] = &[
     "core pods/attach,pods/proxy,pods/exec,pods/portforward,secrets,services/proxy R",
+    // Grants nothing new: an editor can run pods as any service account of the namespace.
     "core serviceaccounts impersonate",
     "core pods,pods/attach,pods/proxy,pods/exec,pods/portforward W",
     "core pods/eviction create",
@@ -83,6 +84,7 @@ const EDIT: &[&str] = &[
     "resource.k8s.io resourceclaims,resourceclaimtemplates W",
 ];
 
+// Without secrets: their readers could act as every service account of the namespace.
 const VIEW: &[&str] = &[
     "core pods,replicationcontrollers,replicationcontrollers/scale,serviceaccounts,services,services/status,endpoints,persistentvolumeclaims,persistentvolumeclaims/status,configmaps R",
     "core limitranges,resourcequotas,bindings,pods/status,resourcequotas/status,namespaces/status,replicationcontrollers/status,pods/log R",

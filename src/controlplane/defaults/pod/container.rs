@@ -23,12 +23,14 @@ pub(super) fn container(c: &mut Value) {
                 ("successThreshold", 1),
                 ("failureThreshold", 3),
             ] {
+                // Go integers without a pointer: zero means unset.
                 if p.get(key).as_i64().unwrap_or(0) == 0 {
                     p.set(&[key], i64::from(value));
                 }
             }
             handler(p);
             if !p.get("grpc").is_null() {
+                // A pointer upstream, whose default is the empty string.
                 set_default(p, &["grpc", "service"], "");
             }
         }

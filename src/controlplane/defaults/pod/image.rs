@@ -7,6 +7,7 @@ pub(super) fn tag_is_latest(image: &str) -> bool {
         Some((rest, digest)) => (rest, Some(digest)),
         None => (image, None),
     };
+    // A colon before the last slash starts the port of the host.
     let last = rest.rfind('/').map_or(0, |i| i + 1);
     let (name, tag) = match rest[last..].split_once(':') {
         Some((end, tag)) => (&rest[..last + end.len()], Some(tag)),

@@ -35,6 +35,7 @@ pub(in crate::controlplane::defaults) fn source_fields(v: &mut Value) {
 
 /// Defaults of a pod volume; one without a source becomes an `emptyDir`.
 pub(super) fn volume(v: &mut Value) {
+    // Every other member is a source, whether this server knows it or not.
     if v.as_object()
         .is_some_and(|m| m.iter().all(|(k, x)| k == "name" || x.is_null()))
     {
@@ -43,6 +44,7 @@ pub(super) fn volume(v: &mut Value) {
     source_fields(v);
     for key in ["secret", "configMap", "downwardAPI", "projected"] {
         if !v.get(key).is_null() {
+            // 0644 in octal.
             set_default(v, &[key, "defaultMode"], 420i64);
         }
     }

@@ -58,6 +58,7 @@ async fn admin(stores: &StoreLookup, namespace: &str, at: &FieldPath) -> ErrorLi
                 at,
                 format!("could not retrieve namespace to verify admin access: {}", e.message),
             );
+            // No constructor makes this kind; only the message of the required error is used.
             error.kind = FieldErrorKind::Internal;
             ErrorList::from(vec![error])
         }
@@ -70,7 +71,7 @@ async fn admin(stores: &StoreLookup, namespace: &str, at: &FieldPath) -> ErrorLi
     }
 }
 
-/// Returns the text of upstream's 403 if the authorizer does not allow the action, `None` if it does.
+/// Returns the message of upstream's 403 if the authorizer does not allow the action, `None` if it does.
 async fn denied(authorizer: &dyn Authorizer, asked: &Attributes<'_>) -> Option<String> {
     let verdict = authorizer.authorize(asked).await;
     if verdict.decision == Decision::Allow {
@@ -160,6 +161,7 @@ pub(super) async fn devices(authorizer: &dyn Authorizer, cx: &Context, new: &Val
         ["driver", "pool", "device", "shareID"].map(|k| v.str_at(&[k]))
     }
     let (now, was) = (list(new), list(old));
+    // Hashed, because comparing every pair would be quadratic in lists whose length clients choose.
     let before: HashSet<&str> = was.iter().map(|(text, _)| text.as_str()).collect();
     let there: HashSet<[&str; 4]> = now.iter().map(|(_, d)| id(d)).collect();
     let changed = now.iter().filter(|(text, _)| !before.contains(text.as_str()));
@@ -169,6 +171,7 @@ pub(super) async fn devices(authorizer: &dyn Authorizer, cx: &Context, new: &Val
 
     let mut verbs = vec![format!("arbitrary-node:{}", cx.verb)];
     if is_on_node(cx, node_of(new)) {
+        // The narrower permission is tried first, and its refusal is the one reported.
         verbs.insert(0, format!("associated-node:{}", cx.verb));
     }
     let mut out = ErrorList::new();

@@ -10,6 +10,7 @@ use std::collections::HashMap;
 pub(super) fn keep_all_but_ephemeral_containers(new: &mut Value, old: &Value) {
     let mut pod = old.clone();
     for path in [
+        // Metadata of the write itself: its precondition and the ownership computed for it.
         &["metadata", "managedFields"][..],
         &["metadata", "resourceVersion"],
         &["spec", "ephemeralContainers"],

@@ -47,6 +47,7 @@ const fn plural(namespaced: bool, binding: bool) -> &'static str {
 fn only_gc_fields_changed(new: &Value, old: &Value) -> bool {
     let strip = |v: &Value| {
         let mut v = v.clone();
+        // The last two change with every write.
         for key in ["finalizers", "ownerReferences", "managedFields", "resourceVersion"] {
             v.unset_meta(key);
         }
@@ -65,7 +66,7 @@ const MAX_RULES: usize = 100;
 const MAX_VERBS: usize = 100;
 /// Length in bytes after which no further rule is listed.
 const MAX_TEXT: usize = 32 * 1024;
-/// Length in bytes after which the text of one rule ends. A hundred verbs of 30 bytes fit.
+/// Maximum length in bytes of one listed rule. A hundred verbs of 30 bytes fit.
 const MAX_LINE: usize = 4 * 1024;
 /// Number of strings in the held rules, and of strings and single grants in the new ones, up to which they are compared
 /// inline; larger sets are compared on the compute pool.
@@ -78,6 +79,7 @@ struct Line(String);
 
 impl fmt::Write for Line {
     fn write_str(&mut self, text: &str) -> fmt::Result {
+        // Cannot underflow: no write appends more than the room left.
         let room = MAX_LINE - self.0.len();
         self.0.push_str(&text[..text.floor_char_boundary(room)]);
         if text.len() > room { Err(fmt::Error) } else { Ok(()) }
@@ -87,6 +89,7 @@ impl fmt::Write for Line {
 /// Formats a missing rule as upstream does, with at most [`MAX_VERBS`] verbs and [`MAX_LINE`] bytes.
 fn line(mut rule: PolicyRule) -> String {
     let more = rule.verbs.len().saturating_sub(MAX_VERBS);
+    // Before formatting: a rule may list any number of verbs.
     rule.verbs.truncate(MAX_VERBS);
     let mut line = Line(String::new());
     match (write!(line, "{rule}"), more) {
@@ -102,6 +105,7 @@ fn lines(missing: MissingRules) -> String {
     let mut text = String::new();
     let mut named = 0;
     for line in &lines {
+        // At least one rule is listed, however long it is.
         if named == MAX_RULES || (named > 0 && text.len() + line.len() > MAX_TEXT) {
             break;
         }
@@ -145,6 +149,7 @@ impl EscalationGuard {
         let (held, errors) = held.map_err(Status::internal)?;
         let held_strings = held.iter().flat_map(|role| role.rules.iter()).map(PolicyRule::weight);
         let strings_and_grants = granted.iter().map(|rule| rule.weight().saturating_add(rule.grants()));
+        // Counting is linear in the rules, comparing is not.
         let small = held_strings.chain(strings_and_grants).fold(0, usize::saturating_add) <= FEW;
         let compare = move || {
             let held = HeldRules::of(held.iter().flat_map(|role| role.rules.iter()));
@@ -163,6 +168,7 @@ impl EscalationGuard {
         let missing = match missing {
             Ok(None) => return Ok(None),
             Ok(Some(lines)) => lines,
+            // Refused: a grant that cannot be compared may be an escalation.
             Err(BudgetExhausted) => {
                 let why = "is attempting to grant RBAC permissions that are too many to compare with those currently held; \
                            they may be granted by smaller roles";
@@ -179,7 +185,7 @@ impl EscalationGuard {
     /// Checks a create (`old` is `None`) or update of a Role or ClusterRole.
     ///
     /// # Errors
-    /// 403 with upstream's text.
+    /// 403 with upstream's message.
     ///
     /// # Cancel safety
     /// Cancel safe: it only reads.
@@ -198,6 +204,8 @@ impl EscalationGuard {
         if let Some(why) = self.missing_rules_text(cx, &cx.namespace, granted).await? {
             return Err(Status::forbidden(&gr, new.name(), &why));
         }
+        // Aggregation adds rules of roles that others will write, so only a caller who holds everything
+        // escalates nothing.
         if !namespaced && (aggregates(new) || old.is_some_and(aggregates)) {
             let everything = Rules::all().rules.into();
             if self.missing_rules_text(cx, &cx.namespace, everything).await?.is_some() {
@@ -211,7 +219,7 @@ impl EscalationGuard {
     /// Checks a create (`old` is `None`) or update of a RoleBinding or ClusterRoleBinding.
     ///
     /// # Errors
-    /// 403 with upstream's text; 404 if the bound role does not exist and the caller may not `bind` it.
+    /// 403 with upstream's message; 404 if the bound role does not exist and the caller may not `bind` it.
     ///
     /// # Cancel safety
     /// Cancel safe: it only reads.
@@ -226,6 +234,7 @@ impl EscalationGuard {
             // Validation rejects other kinds.
             _ => return Ok(()),
         };
+        // Before the role is looked up: with this permission, a role may be bound that does not exist yet.
         if self.may(cx, "bind", resource, &cx.namespace, role).await {
             return Ok(());
         }

@@ -3,12 +3,14 @@
 //! [`AddressRegistry`] is the interface the allocator uses, [`IpAddressStore`] its implementation over the
 //! store of IPAddresses.
 
+use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
 use crate::controlplane::allocators::IpFamily;
 use crate::registry::StoreLookup;
+use crate::registry::store::Store;
 use crate::registry::strategy::Context;
-use crate::registry::write::WriteOptions;
+use crate::registry::write::{DeleteOptions, WriteOptions};
 use async_trait::async_trait;
 use std::net::IpAddr;
 
@@ -54,6 +56,23 @@ pub(crate) fn belongs_to(record: &Value, namespace: &str, name: &str) -> bool {
     reference == ["", "services", namespace, name]
 }
 
+/// Deletes this IPAddress object. One that was created under its name since it was read is another record, and
+/// stays.
+///
+/// # Errors
+/// Any failure but that the object is gone.
+pub(crate) async fn delete_record(store: &Store, record: &Value) -> Result<()> {
+    let options = DeleteOptions {
+        uid: Some(record.uid().to_owned()),
+        ..DeleteOptions::default()
+    };
+    match store.delete(&Context::system(""), record.name(), &options).await {
+        // 404: another gateway was faster. 409: the UID differs.
+        Err(e) if matches!(e.code, 404 | 409) => Ok(()),
+        done => done.map(drop),
+    }
+}
+
 /// Records owners in the store of IPAddresses.
 pub(crate) struct IpAddressStore(pub(crate) StoreLookup);
 
@@ -67,6 +86,7 @@ impl AddressRegistry for IpAddressStore {
             manager: Some("kube-apiserver".to_owned()),
             ..WriteOptions::default()
         };
+        // As the server: whoever writes a Service needs no permission for IPAddresses.
         match store.create(&Context::system(""), object, &options).await {
             Ok(_) => Ok(true),
             Err(e) if e.reason == "AlreadyExists" => Ok(false),
@@ -78,8 +98,10 @@ impl AddressRegistry for IpAddressStore {
         let text = ip.to_string();
         let gone: Result<()> = async {
             let store = self.0.get("networking.k8s.io", "ipaddresses")?;
-            if belongs_to(&store.get_value("", &text).await?, namespace, name) {
-                store.delete_by_name(&Context::system(""), &text).await?;
+            // The repair may have given the object to another Service.
+            let record = store.get_value("", &text).await?;
+            if belongs_to(&record, namespace, name) {
+                delete_record(&store, &record).await?;
             }
             Ok(())
         }

@@ -76,6 +76,8 @@ impl ServiceAllocators {
     /// # Errors
     /// 422 naming the field, or 500 if a range is full.
     pub(super) async fn begin_create(&self, service: &mut Value, records: Records<'_>, dry_run: bool) -> Result<()> {
+        // Before anything is allocated, so that an error has nothing to undo. Dry runs resolve the families
+        // too.
         init_ip_family_fields(self, service, None)?;
         let mut pending = PendingAllocation::new(self, records, service, dry_run);
         let outcome = pending.all_of_new(service).await;
@@ -108,6 +110,7 @@ impl ServiceAllocators {
         let kept_ports = kept.map(held_ports).unwrap_or_default();
         for port in held_ports(service)
             .into_iter()
+            // `held_ports` is sorted.
             .filter(|p| kept_ports.binary_search(p).is_err())
         {
             self.ports.release(port, &who);
@@ -165,6 +168,7 @@ impl<'a> PendingAllocation<'a> {
     /// Keeps the allocations if `outcome` is `Ok`; otherwise releases them, IPAddress objects included.
     async fn end(mut self, service: &Value, outcome: Result<()>) -> Result<()> {
         if outcome.is_err() {
+            // Only the store has to be awaited; `Drop` releases the numbers in memory when this returns.
             for ip in &self.ips {
                 let addresses = self.records.addresses;
                 addresses.release(*ip, service.namespace(), service.name()).await;
@@ -178,6 +182,7 @@ impl<'a> PendingAllocation<'a> {
     }
 
     async fn all_of_new(&mut self, service: &mut Value) -> Result<()> {
+        // Addresses first: ports are recorded in a single last write, after which nothing can fail any more.
         if needs_cluster_ip(service) {
             self.cluster_ips(service).await?;
         }
@@ -206,6 +211,7 @@ impl<'a> PendingAllocation<'a> {
     async fn all_of_changed(&mut self, new: &mut Value, old: &Value) -> Result<()> {
         if needs_cluster_ip(new) {
             let had = strings(old.at(&["spec", "clusterIPs"]));
+            // From ExternalName, the only type without addresses.
             if !needs_cluster_ip(old) {
                 self.cluster_ips(new).await?;
             // Upgrade to dual-stack: keep the first address, allocate the second.
@@ -236,6 +242,7 @@ impl<'a> PendingAllocation<'a> {
 
 impl Drop for PendingAllocation<'_> {
     fn drop(&mut self) {
+        // A dry run has allocated nothing; its ports are made up.
         if self.dry_run {
             return;
         }

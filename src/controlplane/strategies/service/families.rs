@@ -3,8 +3,7 @@
 //! `allocate`.
 
 use super::ServiceAllocators;
-use super::prepare::needs_cluster_ip;
-use crate::apimachinery::field::{FieldError, FieldPath};
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::validation::parse_ip;
@@ -44,106 +43,65 @@ pub(super) fn init_ip_family_fields(
     if let Some(old) = old
         && policy(new) == PREFER
         && policy(old) == PREFER
-        && ["clusterIP", "clusterIPs", "ipFamilies"]
-            .iter()
-            .all(|k| list(new, k) == list(old, k) && new.str_at(&["spec", k]) == old.str_at(&["spec", k]))
+        && new.str_at(&["spec", "type"]) == old.str_at(&["spec", "type"])
+        && same_cluster_ips(new, old)
+        && list(new, "ipFamilies") == list(old, "ipFamilies")
     {
         return Ok(());
-    }
-    if let Some(old) = old {
-        if new.at(&["spec", "ipFamilyPolicy"]).is_null() && !policy(old).is_empty() {
-            let was = old.at(&["spec", "ipFamilyPolicy"]).clone();
-            new.set(&["spec", "ipFamilyPolicy"], was);
-        }
-        trim_to_single_stack(new, old);
-    }
-    let mut errors = cluster_ips::related_fields(new, old);
-    if !errors.is_empty() {
-        return Err(invalid(new, &errors));
-    }
-    let at = |key: &str| FieldPath::new("spec").child(key);
-    if matches!(policy(new), "" | SINGLE) {
-        for (key, what) in [("clusterIPs", "cluster IPs"), ("ipFamilies", "IP families")] {
-            if list(new, key).len() == 2 {
-                errors.push(FieldError::invalid(
-                    &at("ipFamilyPolicy"),
-                    new.at(&["spec", "ipFamilyPolicy"]).clone(),
-                    format!("must be 'RequireDualStack' or 'PreferDualStack' when multiple {what} are specified"),
-                ));
-            }
-        }
-    } else if let Some(old) = old.filter(|o| needs_cluster_ip(o)) {
-        for (key, what) in [("clusterIPs", "cluster IP"), ("ipFamilies", "IP family")] {
-            if list(old, key).len() == 2 && list(new, key).len() == 1 {
-                errors.push(FieldError::invalid(
-                    &at("ipFamilyPolicy"),
-                    new.at(&["spec", "ipFamilyPolicy"]).clone(),
-                    format!("must be 'SingleStack' to release the secondary {what}"),
-                ));
-            }
-        }
-    }
-    if !errors.is_empty() {
-        return Err(invalid(new, &errors));
     }
     // Headless Services without a selector may use families the cluster does not have: their endpoints are
     // the user's.
     let headless_alone = is_headless(new) && without_selector(new);
-    if policy(new).is_empty() {
-        new.set(
-            &["spec", "ipFamilyPolicy"],
-            if headless_alone { REQUIRE } else { SINGLE },
-        );
+    if new.at(&["spec", "ipFamilyPolicy"]).is_null() {
+        let policy = match old.map_or("", policy) {
+            "" if headless_alone => REQUIRE,
+            "" => SINGLE,
+            was => was,
+        };
+        new.set(&["spec", "ipFamilyPolicy"], policy);
     }
-    let mut families: Vec<IpFamily> = list(new, "ipFamilies")
-        .iter()
-        .filter_map(|f| IpFamily::parse(f))
-        .collect();
-    for (i, ip) in list(new, "clusterIPs").iter().enumerate() {
-        let Some(ip) = parse_ip(ip) else { break };
-        if i >= families.len() {
-            families.push(IpFamily::of(ip));
-        }
+    let errors = cluster_ips::related_fields(new, old);
+    if !errors.is_empty() {
+        // Upstream returns after each group of checks, since the later ones rely on the earlier.
+        return Err(invalid(new, &errors));
     }
+    let mut errors = ErrorList::new();
+    if let Some(old) = old {
+        trim_to_single_stack(new, old);
+    }
+    check_policy(new, old, &mut errors);
     let configured = |f: IpFamily| allocators.ranges.iter().any(|r| r.family() == f);
-    if !headless_alone {
-        for (i, ip) in list(new, "clusterIPs").iter().enumerate() {
-            let Some(ip) = parse_ip(ip) else { break };
-            if !configured(IpFamily::of(ip)) {
-                errors.push(FieldError::invalid(
-                    &at("clusterIPs").index(i),
-                    new.at(&["spec", "clusterIPs"]).clone(),
-                    format!("{} is not configured on this cluster", IpFamily::of(ip).name()),
-                ));
-            }
-        }
-        for (i, f) in list(new, "ipFamilies").iter().enumerate() {
-            if IpFamily::parse(f).is_some_and(|f| !configured(f)) {
-                errors.push(FieldError::invalid(
-                    &at("ipFamilies").index(i),
-                    *f,
-                    "not configured on this cluster",
-                ));
-            }
-        }
-    }
-    if policy(new) == REQUIRE && !headless_alone && allocators.ranges.len() < 2 {
-        errors.push(FieldError::invalid(
-            &at("ipFamilyPolicy"),
-            new.at(&["spec", "ipFamilyPolicy"]).clone(),
-            "this cluster is not configured for dual-stack services",
-        ));
-    }
+    let mut families = families(new, configured, &mut errors);
     if !errors.is_empty() {
         return Err(invalid(new, &errors));
     }
+    if !headless_alone {
+        let at = |key: &str| FieldPath::new("spec").child(key);
+        if policy(new) == REQUIRE && allocators.ranges.len() < 2 {
+            errors.push(FieldError::invalid(
+                &at("ipFamilyPolicy"),
+                REQUIRE,
+                "this cluster is not configured for dual-stack services",
+            ));
+        }
+        for (i, family) in families.iter().enumerate().filter(|(_, f)| !configured(**f)) {
+            errors.push(FieldError::invalid(
+                &at("ipFamilies").index(i),
+                family.name(),
+                "not configured on this cluster",
+            ));
+        }
+        if !errors.is_empty() {
+            return Err(invalid(new, &errors));
+        }
+    }
     if families.is_empty() {
+        // The first range of the flag determines the default family.
         families.extend(allocators.ranges.first().map(|r| r.family()));
     }
-    let dual = matches!(policy(new), REQUIRE | PREFER);
     if let [one] = families[..]
-        && dual
-        && (configured(one.other()) || (headless_alone && policy(new) == REQUIRE))
+        && policy(new) != SINGLE
+        && (headless_alone || configured(one.other()))
     {
         families.push(one.other());
     }
@@ -152,18 +110,71 @@ pub(super) fn init_ip_family_fields(
     Ok(())
 }
 
+fn same_cluster_ips(new: &Value, old: &Value) -> bool {
+    new.str_at(&["spec", "clusterIP"]) == old.str_at(&["spec", "clusterIP"])
+        && list(new, "clusterIPs") == list(old, "clusterIPs")
+}
+
 /// On a change to `SingleStack`, drops the second address and family, unless the update changed the lists
 /// itself.
 fn trim_to_single_stack(new: &mut Value, old: &Value) {
-    if policy(new) != SINGLE || !needs_cluster_ip(old) {
+    if policy(new) != SINGLE {
         return;
     }
-    for key in ["clusterIPs", "ipFamilies"] {
-        if list(old, key).len() == 2 && list(new, key) == list(old, key) {
-            let first = new.at(&["spec", key]).items()[0].clone();
+    let same_ips = same_cluster_ips(new, old);
+    let same_families = list(new, "ipFamilies") == list(old, "ipFamilies");
+    for (same, key) in [(same_ips, "clusterIPs"), (same_families, "ipFamilies")] {
+        if same && let [first, _, ..] = new.at(&["spec", key]).items() {
+            let first = first.clone();
             new.set(&["spec", key], vec![first]);
         }
     }
+}
+
+/// Checks that the policy permits the second address and family, or their release.
+fn check_policy(new: &Value, old: Option<&Value>, errors: &mut ErrorList) {
+    let single = policy(new) == SINGLE;
+    for (key, one, many) in [
+        ("clusterIPs", "cluster IP", "cluster IPs"),
+        ("ipFamilies", "IP family", "IP families"),
+    ] {
+        let (had, has) = (old.map_or(0, |o| list(o, key).len()), list(new, key).len());
+        let why = if single && has == 2 {
+            format!("must be 'RequireDualStack' or 'PreferDualStack' when multiple {many} are specified")
+        } else if !single && had == 2 && has == 1 {
+            format!("must be 'SingleStack' to release the secondary {one}")
+        } else {
+            continue;
+        };
+        let at = FieldPath::new("spec").child("ipFamilyPolicy");
+        errors.push(FieldError::invalid(&at, policy(new), why));
+    }
+}
+
+/// The families of the Service: those it lists, then those of further addresses.
+fn families(new: &Value, configured: impl Fn(IpFamily) -> bool, errors: &mut ErrorList) -> Vec<IpFamily> {
+    let listed = list(new, "ipFamilies");
+    let mut families: Vec<IpFamily> = listed.into_iter().filter_map(IpFamily::parse).collect();
+    for (i, ip) in list(new, "clusterIPs").iter().enumerate() {
+        // `None` is no address, and stands alone.
+        let Some(family) = parse_ip(ip).map(IpFamily::of) else {
+            break;
+        };
+        if i < families.len() {
+            continue;
+        }
+        if configured(family) {
+            families.push(family);
+        } else {
+            // Names the address, since the client listed no family. A listed one gets an error of its own.
+            errors.push(FieldError::invalid(
+                &FieldPath::new("spec").child("clusterIPs").index(i),
+                new.at(&["spec", "clusterIPs"]).clone(),
+                format!("{} is not configured on this cluster", family.name()),
+            ));
+        }
+    }
+    families
 }
 
 pub(super) fn invalid(service: &Value, errors: &[FieldError]) -> Status {

@@ -15,11 +15,11 @@ use std::sync::Arc;
 
 /// The key below the prefix of ranges.
 const KEY: &str = "servicenodeports";
-/// Passes of the repair in which a port that no Service has stays claimed: its Service may be about to be
-/// stored.
+/// Passes of the repair in which a port that no Service holds stays claimed, because its Service may be about
+/// to be stored. Upstream's `numRepairsBeforeLeakCleanup`.
 const PASSES: u32 = 3;
 
-/// The record, in the store.
+/// Reads and changes the record in the store.
 pub(crate) struct NodePortRecord {
     storage: Arc<dyn Storage>,
     first: u16,
@@ -91,6 +91,8 @@ impl NodePortRecord {
         let first: u16 = first.unwrap_or(self.first);
         let set = ports(&bits).filter_map(|n| first.checked_add(n));
         Ok(Claim {
+            // A port outside the current range cannot be allocated any more; the next write drops it from the
+            // record.
             ports: set.filter(|p| (self.first..=self.last).contains(p)).collect(),
             found: Some(StoredObject {
                 revision: entry.revision,
@@ -128,6 +130,7 @@ impl NodePortRecord {
     /// Frees ports. Failures are logged: the repair frees what stays claimed.
     pub(crate) async fn release(&self, freed: &BTreeSet<u16>) {
         let outcome: Result<()> = async {
+            // Held over the retries: another claim of this process in between would fail this write.
             let _turn = self.turn().await;
             loop {
                 let mut claim = self.read().await?;
@@ -157,6 +160,8 @@ impl NodePortRecord {
             let mut claim = self.read().await?;
             let held = held().await?;
             let is_current = claim.is_of(self.first, self.last);
+            // Stored only after the write: a pass that lost the compare-and-swap is repeated and must not
+            // count twice.
             let mut leaks = repair.leaks.clone();
             let wanted = rebuilt(&claim.ports, &held, &mut leaks);
             // Without a record, no port is claimed: a first start has nothing to write.
@@ -196,6 +201,7 @@ fn rebuilt(claimed: &BTreeSet<u16>, held: &BTreeSet<u16>, leaks: &mut BTreeMap<u
             tracing::warn!(port, "a node port that no Service has is freed");
         }
     }
+    // Freed ports are forgotten: if one leaks again, its passes start anew.
     leaks.retain(|port, _| out.contains(port));
     out
 }
@@ -224,6 +230,7 @@ fn bytes(numbers: impl Iterator<Item = u16>) -> Vec<u8> {
         }
         out[at] |= 1 << (n % 8);
     }
+    // Built with the least significant byte first, so that it could grow at the end.
     out.reverse();
     out
 }

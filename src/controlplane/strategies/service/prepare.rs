@@ -41,6 +41,7 @@ pub(super) fn keep_allocated(new: &mut Value, old: &Value) {
         }
     }
     if needs_node_port(new) && needs_node_port(old) {
+        // Explicit node ports of the update take precedence over inherited ones.
         let mut used: Seen<i64> = new.at(&["spec", "ports"]).items().iter().map(node_port).collect();
         // Reversed, so that the first of several ports with one name wins.
         let had = old.at(&["spec", "ports"]).items().iter().rev();
@@ -50,6 +51,7 @@ pub(super) fn keep_allocated(new: &mut Value, old: &Value) {
                 continue;
             }
             let was = had.get(port.str_at(&["name"])).copied().unwrap_or(0);
+            // A node port follows the name of its port, but is never given to two ports.
             if was != 0 && used.insert(was) {
                 port.set(&["nodePort"], was);
             }
@@ -73,6 +75,8 @@ pub(super) fn synchronise_cluster_ips(new: &mut Value, old: Option<&Value>) {
     };
     let same_list = strings(new.at(&["spec", "clusterIPs"])) == strings(old.at(&["spec", "clusterIPs"]));
     let same_ip = ip.as_str().unwrap_or("") == old.str_at(&["spec", "clusterIP"]);
+    // A client that does not know the list sent the object back; in the other cases it cleared or changed the
+    // single field, and the list follows.
     if list_empty && same_ip && ip_set {
         restore(new, old, &["spec", "clusterIPs"]);
     } else if !same_ip && !ip_set && same_list {

@@ -25,7 +25,8 @@ pub(crate) struct ServiceCidrRanges {
     disabled: ArcSwap<Vec<String>>,
 }
 
-/// True unless the object is being deleted or its `Ready` condition is not true.
+/// True unless the object is being deleted or its `Ready` condition is not true. Without the condition it
+/// counts as ready, as in upstream's `isReady`.
 fn is_usable(cidr: &Value) -> bool {
     let conditions = cidr.at(&["status", "conditions"]).items();
     let ready = conditions.iter().find(|c| c.str_at(&["type"]) == "Ready");
@@ -46,6 +47,8 @@ impl ServiceAllocators {
         let offered: Vec<String> = usable.iter().map(ToString::to_string).collect();
         let own: Vec<String> = self.ranges.iter().map(ToString::to_string).collect();
         let disabled = own.iter().filter(|r| listed.contains(r) && !offered.contains(r));
+        // The two snapshots are not swapped together: a write in between sees one of the changes late, as if it
+        // had run earlier.
         self.service_cidrs.disabled.store(Arc::new(disabled.cloned().collect()));
 
         let before = self.service_cidrs.additional.load_full();
@@ -111,6 +114,7 @@ impl ServiceAllocators {
         let ip = self
             .first(|r| (r.family() == family).then(|| r.allocate_next(owner).ok()).flatten())
             .ok_or(IpError::Full)?;
+        // Mirrors the allocation into overlapping ranges; the range that made it refuses the repetition.
         self.everywhere(ip, |r| {
             let _ = r.allocate(ip, owner);
         });
@@ -132,6 +136,7 @@ impl ServiceAllocators {
     /// Marks an address as allocated after its IPAddress object was created.
     pub(crate) fn mark_allocated(&self, ip: IpAddr, owner: &str) {
         self.everywhere(ip, |r| {
+            // Refused if it is allocated already, normally by the write that created the object.
             let _ = r.allocate(ip, owner);
         });
     }
@@ -139,6 +144,7 @@ impl ServiceAllocators {
     /// Releases an address after its IPAddress object was deleted.
     pub(crate) fn mark_deleted(&self, ip: IpAddr, owner: &str) {
         self.release_ip(ip, owner);
+        // The address may have been reassigned (see `reassign`) before its object was deleted.
         self.release_ip(ip, UNKNOWN_OWNER);
     }
 

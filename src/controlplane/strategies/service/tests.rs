@@ -241,6 +241,20 @@ async fn health_check_ports_follow_the_traffic_policy() {
 }
 
 #[tokio::test]
+async fn health_check_of_a_full_range_is_refused_in_upstreams_words() {
+    let s = strategy();
+    let mut claim = s.node_ports.read().await.unwrap();
+    claim.ports.extend(30000..=32767);
+    assert!(s.node_ports.write(claim).await.unwrap());
+    let spec = json!({"type": "LoadBalancer", "externalTrafficPolicy": "Local", "allocateLoadBalancerNodePorts": false,
+        "ports": [{"port": 80}]});
+    assert_eq!(
+        create(&s, new("lb", spec)).await.unwrap_err().message,
+        "Internal error occurred: failed to allocate a HealthCheck NodePort 0: range is full"
+    );
+}
+
+#[tokio::test]
 async fn dry_run_allocates_nothing() {
     let s = strategy();
     let mut v = new(
@@ -269,6 +283,32 @@ async fn headless_service_without_selector_has_both_families() {
         .await
         .unwrap();
     assert_eq!(v.at(&["spec", "ipFamilies"]), &json!(["IPv4"]));
+    let prefers = json!({"clusterIP": "None", "ipFamilyPolicy": "PreferDualStack"});
+    let v = create(&s, new("p", prefers)).await.unwrap();
+    assert_eq!(v.at(&["spec", "ipFamilies"]), &json!(["IPv4", "IPv6"]));
+}
+
+#[tokio::test]
+async fn impossible_families_are_refused_in_upstreams_words() {
+    let s = strategy();
+    for (spec, why) in [
+        (
+            json!({"ports": [{"port": 80}], "ipFamilies": ["IPv4", "IPv6"]}),
+            "spec.ipFamilyPolicy: Invalid value: \"SingleStack\": must be 'RequireDualStack' or 'PreferDualStack' when \
+             multiple IP families are specified",
+        ),
+        (
+            json!({"ports": [{"port": 80}], "clusterIP": "fd00::1", "ipFamilies": ["IPv6"]}),
+            "spec.ipFamilies[0]: Invalid value: \"IPv6\": not configured on this cluster",
+        ),
+        (
+            json!({"ports": [{"port": 80}], "clusterIP": "fd00::1"}),
+            "spec.clusterIPs[0]: Invalid value: [\"fd00::1\"]: IPv6 is not configured on this cluster",
+        ),
+    ] {
+        let refused = create(&s, new("a", spec)).await.unwrap_err();
+        assert_eq!(refused.message, format!("Service \"a\" is invalid: {why}"));
+    }
 }
 
 #[tokio::test]

@@ -81,6 +81,8 @@ impl BackendConnector {
         let client = config.client.as_ref().map(|pair| pair.current());
         Ok(Self {
             kubelets: ArcSwap::from_pointee(Kubelets::new(&builder, authority, client)?),
+            // Without an identity: workloads must not see the certificate that authenticates this server to
+            // kubelets.
             workload: tls(&builder, true, None, None)?,
             builder,
             authority: config.certificate_authority,
@@ -102,6 +104,8 @@ impl BackendConnector {
     /// The current kubelet TLS configuration, rebuilt if a certificate file has changed. A failed rebuild
     /// keeps the old one. Concurrent rebuilds are harmless: the last one wins.
     fn kubelets(&self) -> Arc<Kubelets> {
+        // Checked for each connection instead of on reload: it costs two pointer comparisons and needs no
+        // subscription.
         let known = self.kubelets.load_full();
         let authority = self.authority.as_ref().map(|ca| ca.current());
         let client = self.client.as_ref().map(|pair| pair.current());
@@ -171,6 +175,7 @@ impl Kubelets {
         client: Option<Arc<KeyPairData>>,
     ) -> Result<Self, tls::Error> {
         Ok(Self {
+            // As upstream, kubelets are not verified unless an authority is configured.
             verified: tls(builder, authority.is_none(), authority.as_ref(), client.as_ref())?,
             unverified: tls(builder, true, None, client.as_ref())?,
             authority,

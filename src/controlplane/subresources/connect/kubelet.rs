@@ -20,7 +20,8 @@ pub(in crate::controlplane) struct Kubelets {
 pub(super) struct Address {
     pub host: String,
     pub port: String,
-    /// The node declares ExtendWebSocketsToKubelet: its kubelet takes every protocol of clients as it is.
+    /// Whether the node declares the feature `ExtendWebSocketsToKubelet`: its kubelet then accepts every
+    /// client protocol unchanged.
     pub(crate) speaks_websocket: bool,
 }
 
@@ -39,6 +40,7 @@ impl Kubelets {
             })?;
         let host = preferred(&found, &self.connector.preferred)?;
         let named = found
+            // `Port` is capitalised in the API type.
             .at(&["status", "daemonEndpoints", "kubeletEndpoint", "Port"])
             .as_i64()
             .unwrap_or(0);
@@ -74,6 +76,7 @@ fn preferred(node: &Value, types: &[String]) -> Result<String> {
             return Ok(a.str_at(&["address"]).to_owned());
         }
     }
+    // In the format of Go's `%v`.
     let known: Vec<String> = all
         .iter()
         .map(|a| format!("{{{} {}}}", a.str_at(&["type"]), a.str_at(&["address"])))

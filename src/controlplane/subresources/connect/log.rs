@@ -1,6 +1,7 @@
 //! `pods/log`: streams a container's log from its kubelet (upstream's `pkg/registry/core/pod/rest/log.go`).
 
 use super::kubelet::Kubelets;
+use super::outcome;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
@@ -21,8 +22,8 @@ use http_body::Body as _;
 use std::pin::Pin;
 use std::task::{Poll, ready};
 
-/// Maximum bytes of a kubelet's error text that are relayed.
-const MAX_REFUSAL: usize = 10_000;
+/// Maximum length in bytes of a kubelet's error message that is relayed (upstream's `maxReadLength`).
+const MAX_REFUSAL: usize = 50_000;
 
 /// Maximum bytes of a log in one WebSocket message.
 const MAX_MESSAGE: usize = 16 << 10;
@@ -72,6 +73,8 @@ pub(super) fn container<'a>(pod: &'a Value, asked: &'a str) -> Result<&'a str> {
             .map(|c| c.str_at(&["name"]))
             .collect::<Vec<_>>()
     };
+    // In the order in which upstream lists them in the error. kubectl's annotation for a default container is
+    // not read by the server.
     let (init, regular, ephemeral) = (of("initContainers"), of("containers"), of("ephemeralContainers"));
     let all: Vec<&str> = [init.as_slice(), &regular, &ephemeral].concat();
     let refused = |why: String| Err(Status::bad_request(why));
@@ -90,6 +93,7 @@ pub(super) fn container<'a>(pod: &'a Value, asked: &'a str) -> Result<&'a str> {
 
 /// The kubelet's query string, with keys sorted as Go's `url.Values.Encode` sorts them.
 fn query(options: &Value) -> String {
+    // The container is part of the path.
     const KEYS: [&str; 7] = [
         "follow",
         "limitBytes",
@@ -107,6 +111,7 @@ fn query(options: &Value) -> String {
         };
         Some(format!("{key}={value}"))
     });
+    // The query is parsed again, which reads `+` as a space; the offset of a time may start with one.
     url::canonical_query(&pairs.collect::<Vec<_>>().join("&").replace('+', "%2B"))
 }
 
@@ -114,6 +119,7 @@ fn query(options: &Value) -> String {
 /// `k8s.io/apimachinery/pkg/api/errors`.
 fn refusal(code: StatusCode, text: &str, name: &str) -> Status {
     let (reason, message) = match code.as_u16() {
+        // These two pass the kubelet's message on as it is.
         500 => return Status::internal(text),
         400 => return Status::bad_request(text),
         401 => (
@@ -151,17 +157,20 @@ fn refusal(code: StatusCode, text: &str, name: &str) -> Status {
     status
 }
 
-/// Streams a log over WebSocket: an empty message first, then one for each piece, in base64 if the
-/// subprotocol says so.
+/// Streams a log over WebSocket: an empty message first, which tells the client that the stream is open, then
+/// one for each piece, in base64 if the subprotocol asks for it.
 fn messages(req: Request, mut log: Body, tasks: &TaskGroup) -> Response {
     const BINARY: &str = "binary.k8s.io";
     const BASE64: &str = "base64.binary.k8s.io";
     let (mut head, _) = req.into_parts();
     let mut offered = websocket::offered(&head.headers).peekable();
     let is_any_offered = offered.peek().is_some();
+    // The client's order of preference decides.
     let protocol = offered.find_map(|offered| [BINARY, BASE64].into_iter().find(|known| *known == offered));
+    // Ends the borrow of the headers, which the handshake takes.
     drop(offered);
     let handshake = match Handshake::read(&mut head) {
+        // As upstream's `wsstream`: without an offer the default applies, but an unknown offer is refused.
         Ok(_) if is_any_offered && protocol.is_none() => return Handshake::forbidden(),
         Ok(handshake) => handshake,
         Err(refused) => return *refused,
@@ -175,6 +184,7 @@ fn messages(req: Request, mut log: Body, tasks: &TaskGroup) -> Response {
         while rest.is_empty() {
             match ready!(Pin::new(&mut log).poll_frame(cx)) {
                 Some(Ok(frame)) => rest = frame.into_data().unwrap_or_default(),
+                // A broken log ends like a finished one: the protocol has no message for errors.
                 Some(Err(_)) | None => return Poll::Ready(None),
             }
         }
@@ -217,6 +227,7 @@ impl Connect for Log {
             Status::raw_error(format!("Get {url:?}: {why}"))
         };
         let request = http::Request::get(target.as_str())
+            // The default agent of Go's client, as upstream sends it.
             .header(header::USER_AGENT, "Go-http-client/1.1")
             .body(Body::empty())
             .map_err(|e| unreached(&e.to_string()))?;
@@ -226,9 +237,11 @@ impl Connect for Log {
         let body = Body::stream(answer.into_body());
         // The status codes that upstream accepts.
         if !(200..=206).contains(&code.as_u16()) {
-            let text = body.collect(MAX_REFUSAL).await.unwrap_or_default();
+            let text = outcome::start_of(body, MAX_REFUSAL).await;
+            let text = text.map_err(|e| Status::internal(e.to_string()))?;
             return Err(refusal(code, &String::from_utf8_lossy(&text), name));
         }
+        // Only now, because an error of the kubelet must still become an ordinary HTTP response.
         if websocket::requested(req.headers()) {
             return Ok(messages(req, body, &self.kubelets.connector.tasks));
         }
@@ -274,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn kubelet_queries_and_errors_match_gos() {
+    fn kubelet_queries_and_errors_match_go() {
         let o = json!({"tailLines": 5, "follow": true, "sinceTime": "2024-01-01T00:00:00Z", "container": "a"});
         assert_eq!(query(&o), "follow=true&sinceTime=2024-01-01T00%3A00%3A00Z&tailLines=5");
         assert_eq!(

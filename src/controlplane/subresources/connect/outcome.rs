@@ -5,25 +5,44 @@ use crate::api::json;
 use crate::apimachinery::codec;
 use crate::apimachinery::status::Status;
 use crate::apimachinery::value::Value;
+use crate::request::Body;
 use http::{HeaderMap, HeaderName};
+use http_body_util::BodyExt as _;
 
 /// The header that negotiates the version of the streaming protocol.
 pub(super) const PROTOCOL: HeaderName = HeaderName::from_static("x-stream-protocol-version");
 
-/// Maximum bytes of an error that are read.
+/// Maximum length in bytes of an error message of a kubelet.
 pub(super) const MAX_REFUSAL: usize = 64 << 10;
+
+/// The start of a kubelet's message, at most this long. The rest is dropped: it must not hide the start.
+///
+/// # Errors
+/// The connection broke.
+pub(super) async fn start_of(mut message: Body, limit: usize) -> Result<Vec<u8>, <Body as http_body::Body>::Error> {
+    let mut text = Vec::new();
+    while text.len() < limit
+        && let Some(frame) = message.frame().await
+    {
+        if let Ok(data) = frame?.into_data() {
+            text.extend_from_slice(&data[..data.len().min(limit - text.len())]);
+        }
+    }
+    Ok(text)
+}
 
 /// The streaming protocol of a kubelet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Version {
-    /// Version 4 and later: a Status in JSON.
+    /// Version 4 and later: the outcome is a Status in JSON.
     Status,
-    /// Earlier ones: text.
+    /// Earlier versions: an error is plain text.
     Text,
 }
 
 impl Version {
-    /// The versions that are offered, best first. The first one, which lost the end of input, is not.
+    /// The versions that are offered, best first. As upstream's executor, version 1 is left out: it loses the
+    /// end of input.
     pub(crate) const OFFERED: [&str; 4] = [
         "v5.channel.k8s.io",
         "v4.channel.k8s.io",
@@ -42,6 +61,7 @@ impl Version {
 
 /// The Status for the message on the error stream; an empty one means success.
 pub(super) fn exit_status(version: Version, message: &[u8]) -> Value {
+    // Built anew, so that no other member of the kubelet's Status reaches the client.
     let success = || crate::json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"});
     if message.is_empty() {
         return success();
@@ -65,7 +85,7 @@ pub(super) fn exit_status(version: Version, message: &[u8]) -> Value {
     }
 }
 
-/// Why a status that reports an exit code has none. Upstream's texts.
+/// Why no exit code can be read from a status that reports one; messages as upstream words them.
 #[derive(Debug, thiserror::Error)]
 enum NoExitCode {
     #[error("error stream protocol error: details must be set")]
@@ -104,7 +124,8 @@ pub(super) fn encoded(status: &Value) -> Vec<u8> {
         .map_or_else(|| bytes.clone(), |rest| [b"{", rest].concat())
 }
 
-/// The text of a kubelet that refuses an upgrade (`upgradeErrorMessage` in `streaming/pkg/httpstream/spdy`).
+/// The message of a kubelet's response that refuses an upgrade (`upgradeErrorMessage` in
+/// `streaming/pkg/httpstream/spdy`).
 pub(super) fn refusal(body: &[u8]) -> String {
     let document = codec::json::decode(body).unwrap_or(Value::Null);
     let text = String::from_utf8_lossy(body);
@@ -156,6 +177,15 @@ mod tests {
             );
             assert_eq!(status.get("code").as_i64(), Some(500));
         }
+    }
+
+    #[tokio::test]
+    async fn the_start_of_a_long_message_is_kept() {
+        let pieces = ["ab", "cdef", "g"]
+            .map(|s| Ok::<_, std::convert::Infallible>(http_body::Frame::data(bytes::Bytes::from(s))));
+        let body = Body::stream(http_body_util::StreamBody::new(futures_util::stream::iter(pieces)));
+        assert_eq!(start_of(body, 4).await.unwrap(), b"abcd");
+        assert_eq!(start_of(Body::empty(), 4).await.unwrap(), b"");
     }
 
     #[test]

@@ -61,6 +61,7 @@ impl ProxyHandler {
             .get("", "pods")?
             .get_value(&cx.namespace, target.name)
             .await?;
+        // Upstream's default: the first port of the first container that declares any.
         let first = || {
             let mut containers = pod.at(&["spec", "containers"]).items().iter();
             let port = containers.find_map(|c| c.get("ports").items().first());
@@ -70,6 +71,7 @@ impl ProxyHandler {
             "" => first().map_or_else(String::new, |p| p.to_string()),
             port => port.to_owned(),
         };
+        // A pod without an address is refused like an address that is not allowed.
         let ip = pod_ips(&pod).next().unwrap_or("");
         if !reachable(ip) {
             return Err(not_allowed());
@@ -88,6 +90,7 @@ impl ProxyHandler {
             true => self.kubelets.backend(&kubelet, true),
             false => self.workload(target.https, &kubelet.host, target.port),
         };
+        // The authority ends in a port: both branches above default an empty one.
         let port = backend.authority.rsplit(':').next().and_then(|p| p.parse().ok());
         // Dial the addresses that were checked: a second lookup of the name may resolve elsewhere
         // (CVE-2020-8562). An unparsable port leaves no addresses; dialling it fails later.
@@ -100,6 +103,7 @@ impl ProxyHandler {
     /// Endpoints names the service.
     async fn service(&self, next: &AtomicUsize, cx: &Context, id: &str) -> Result<Backend> {
         let target = Target::parse(id, "service")?;
+        // A number is a port of the Service, which Endpoints know only by its name.
         let mut port = target.port.to_owned();
         if let Ok(number) = target.port.parse::<i64>() {
             let service = self
@@ -133,6 +137,8 @@ impl ProxyHandler {
         if subsets.is_empty() {
             return none(target.name);
         }
+        // Only spreads the load: no other memory is ordered by the counter, and it may wrap. Upstream starts
+        // at random.
         let first = next.fetch_add(1, Ordering::Relaxed);
         for subset in round_robin(subsets, first) {
             let addresses = subset.get("addresses").items();
@@ -146,11 +152,13 @@ impl ProxyHandler {
             };
             for address in round_robin(addresses, first) {
                 let ip = address.str_at(&["ip"]);
+                // Verified one at a time: each check reads a pod, and usually the first address passes.
                 if reachable(ip) && self.is_a_pods(cx, address, ip).await {
                     return Ok(self.workload(target.https, ip, &number.to_string()));
                 }
             }
         }
+        // Upstream formats the whole id here, but the bare name for missing subsets.
         none(id)
     }
 

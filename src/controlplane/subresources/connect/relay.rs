@@ -31,6 +31,7 @@ pub(super) fn target(path: &str, query: &str) -> Result<Uri> {
 /// 508 if the request has passed this gateway before.
 pub(super) fn outgoing(req: Request, to: Uri, policy: &ProxyPolicy) -> Result<http::Request<Body>> {
     let (mut head, body) = req.into_parts();
+    // First: a request that loops through this gateway ends here.
     policy.pass(&mut head.headers)?;
     // The client's Host header is kept, as upstream does; HTTP/2 carries it in the URI.
     if let Some(authority) = head.uri.authority()
@@ -73,6 +74,7 @@ pub(super) async fn relay_upgrade(
         ));
     };
     let mut out = outgoing(req, target(path, query)?, policy)?;
+    // An upgrade keeps its `Connection` header, which could otherwise list the headers set above for removal.
     headers::keep_identity_end_to_end(out.headers_mut());
     match backend::upgrade(backend, out, client, tasks).await {
         Ok(Upgrade::Answered(mut answer)) => {
@@ -105,6 +107,7 @@ pub(super) async fn relay_request(
     let mut path = if path.is_empty() {
         String::new()
     } else {
+        // Upstream joins the path with Go's `path.Join`, which resolves `..`.
         url::cleaned_path(path).into_owned()
     };
     if headers::wants_upgrade(req.headers()) {
@@ -120,6 +123,7 @@ pub(super) async fn relay_request(
     if asked.ends_with('/') && !path.ends_with('/') {
         path.push('/');
     }
+    // Only methods that every client repeats unchanged after a 301.
     if path.is_empty() && matches!(*req.method(), Method::GET | Method::HEAD) {
         return Ok(redirect_to_slash(&asked, &query));
     }
@@ -132,6 +136,7 @@ pub(super) async fn relay_request(
     if let Ok(forwarded) = HeaderValue::from_str(&format!("{prefix}{}", url::escaped_path(&path))) {
         out.headers_mut().insert("x-forwarded-uri", forwarded);
     }
+    // The backend sees the client's Host, so its absolute links may use either that name or its own address.
     let host = out.headers().get(header::HOST).cloned();
     let mut answer = match backend::send(backend, out, tasks).await {
         Ok(answer) => answer,
@@ -150,7 +155,10 @@ pub(super) async fn relay_request(
     ];
     let links = Links::below(&prefix, &own);
     answer.extensions_mut().insert(FromBackend::Proxied);
+    // An empty body, as after HEAD, has no links to rewrite and keeps its Content-Length.
     let is_page = !http_body::Body::is_end_stream(answer.body()) && policy.confine(answer.headers_mut());
+    // As upstream's `proxy.Transport`, a response with a location keeps its body: clients follow the header,
+    // not the page.
     if let Some(location) = answer.headers().get(header::LOCATION).and_then(|l| l.to_str().ok()) {
         if let Some(rewritten) = links.rewritten(location)
             && let Ok(value) = HeaderValue::from_str(&rewritten)
@@ -162,6 +170,7 @@ pub(super) async fn relay_request(
     let (mut head, body) = answer.map(Body::stream).into_parts();
     let body = match Encoding::of_page(&head.headers) {
         Some(encoding) if is_page => {
+            // Rewriting changes the length.
             head.headers.remove(header::CONTENT_LENGTH);
             Body::stream(Rewritten::new(body, encoding, links))
         }

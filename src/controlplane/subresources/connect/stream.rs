@@ -49,6 +49,7 @@ fn query(kind: StreamKind, options: &Value) -> String {
             pairs.push(("port", ports.join(",")));
         }
     } else {
+        // As upstream's `streamParams`: true is written as 1, and false is omitted.
         for (option, param) in [
             ("stdin", "input"),
             ("stdout", "output"),
@@ -86,12 +87,15 @@ impl Connect for Stream {
         }
     }
 
+    // Otherwise everyone who may read pods could run commands in them by a WebSocket GET (gate
+    // `AuthorizePodWebsocketUpgradeCreatePermission`).
     fn get_requires_create(&self) -> bool {
         true
     }
 
     async fn connect(&self, cx: &Context, name: &str, options: &Value, req: Request) -> Result<Response> {
         let pod = self.stores.get("", "pods")?.get_value(&cx.namespace, name).await?;
+        // The container is checked before the node, in the order of upstream's `streamLocation`.
         let path = match self.kind {
             StreamKind::PortForward => format!("/portForward/{}/{name}", cx.namespace),
             kind => {
@@ -108,6 +112,8 @@ impl Connect for Stream {
         let kubelet = self.kubelets.backend(&address, true);
         let query = query(self.kind, options);
         let passing = self.kubelets.connector.passing();
+        // A kubelet that declares the feature takes every protocol of clients, and the stream is relayed as
+        // it is.
         if !address.speaks_websocket {
             match self.kind {
                 StreamKind::PortForward if tunnelled::applies(&req) => {

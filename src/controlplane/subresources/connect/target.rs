@@ -21,6 +21,7 @@ impl<'a> Target<'a> {
             [name] => ("", *name, ""),
             [name, port] => ("", *name, *port),
             [scheme, name, port] => (*scheme, *name, *port),
+            // Not a valid scheme, so it is rejected below.
             _ => ("?", "", ""),
         };
         if name.is_empty() || !matches!(scheme, "" | "http" | "https") {

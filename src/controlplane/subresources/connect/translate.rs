@@ -55,6 +55,7 @@ impl Streams {
             (ERROR, "error", true),
             (STDIN, "stdin", self.stdin),
             (STDOUT, "stdout", self.stdout),
+            // A terminal merges both outputs: with one, kubelets accept no stream for stderr.
             (STDERR, "stderr", self.stderr && !self.tty),
             (RESIZE, "resize", self.tty),
         ]
@@ -62,7 +63,8 @@ impl Streams {
         .filter_map(|(channel, name, wanted)| wanted.then_some((channel, name)))
     }
 
-    /// The channel of the first message, which tells the client that the connection is established.
+    /// The channel of the first message, which tells the client that the connection is established: the
+    /// lowest one that the server writes.
     fn first(self) -> u8 {
         match self {
             Self { stdout: true, .. } => STDOUT,
@@ -108,12 +110,15 @@ pub(super) fn answer(req: Request, streams: Streams, to: Destination, tasks: &Ta
 
 async fn run(socket: WebSocket, streams: Streams, to: Destination, tasks: TaskGroup) {
     let (mut sender, receiver) = socket.split();
+    // Before the kubelet is dialled, as upstream: if it cannot be reached, the error goes to the error
+    // channel of an established connection.
     if sender.send(message(streams.first(), &[])).await.is_err() {
         return;
     }
     let status = match connect(&to, &tasks).await {
         Ok((io, version)) => match session(io, streams, &mut sender, receiver).await {
             Ok(message) => outcome::exit_status(version, &message),
+            // Nobody is left to receive a status.
             Err(Ended::Client) => return,
             Err(Ended::Kubelet(why)) => Status::internal(why).to_value(),
         },
@@ -128,13 +133,13 @@ fn message(channel: u8, bytes: &[u8]) -> Message {
     Message::Binary([&[channel], bytes].concat().into())
 }
 
-/// Why there is no connection to the kubelet. Upstream's texts.
+/// Why the kubelet could not be connected to; messages as upstream words them.
 #[derive(Debug, thiserror::Error)]
 enum ConnectError {
-    /// The request was not answered.
+    /// The upgrade request could not be sent, or got no response.
     #[error("error sending request: Post {url:?}: {why}")]
     Unsent { url: String, why: String },
-    /// The kubelet refuses: its text.
+    /// The kubelet refused the upgrade, with this message.
     #[error("unable to upgrade connection: {0}")]
     Refused(String),
 }
@@ -147,6 +152,7 @@ async fn connect(
     let mut request = http::Request::post(to.target.clone())
         .header(header::CONNECTION, "Upgrade")
         .header(header::UPGRADE, "SPDY/3.1")
+        // Both as Go's client sends them: its default agent, and the length of a POST without a body.
         .header(header::USER_AGENT, "Go-http-client/1.1")
         .header(header::CONTENT_LENGTH, "0");
     for version in Version::OFFERED {
@@ -160,8 +166,12 @@ async fn connect(
     match backend::switch(&to.kubelet, request, tasks).await {
         Ok(Upgraded::Switched(headers, io)) => Ok((io, Version::chosen(&headers))),
         Ok(Upgraded::Refused(response)) => {
-            let text = Body::stream(response.into_body()).collect(outcome::MAX_REFUSAL).await;
-            Err(ConnectError::Refused(outcome::refusal(&text.unwrap_or_default())))
+            let body = Body::stream(response.into_body());
+            let text = outcome::start_of(body, outcome::MAX_REFUSAL).await;
+            Err(ConnectError::Refused(text.map_or_else(
+                |_| "unable to read error from server response".to_owned(),
+                |text| outcome::refusal(&text),
+            )))
         }
         Err(e) => Err(unsent(e.to_string())),
     }
@@ -177,7 +187,7 @@ enum Ended {
 /// A frame for the kubelet: its head, and data.
 type Outgoing = ([u8; 8], Bytes);
 
-/// Runs the streams until those from the kubelet have ended. Returns what it said on the error stream.
+/// Runs the streams until those from the kubelet have ended. Returns the bytes of the error stream.
 async fn session(
     io: impl AsyncRead + AsyncWrite,
     streams: Streams,
@@ -194,11 +204,15 @@ async fn session(
         .write_all(&opening)
         .await
         .map_err(|e| Ended::Kubelet(e.to_string()))?;
+    // Room for one frame: while the kubelet takes no input, the client's socket is not read either, and TCP
+    // slows it down.
     let (data, outgoing) = mpsc::channel(1);
     // A kubelet that sends more pings than it takes answers gets none.
     let (pongs, answers) = mpsc::channel(8);
     let (accepted, ready) = watch::channel(false);
     tokio::select! {
+        // The first branch to end ends the session. None is polled again afterwards, so their cancel safety
+        // does not matter.
         () = from_client(receiver, streams, data, ready) => Err(Ended::Client),
         never = to_kubelet(&mut write, outgoing, answers) => match never {},
         said = from_kubelet(read, streams, sender, pongs, accepted) => said,
@@ -220,6 +234,7 @@ async fn from_client(
         let payload = bytes.split_off(1);
         let (channel, is_last) = match (bytes[0], payload.as_ref()) {
             (CLOSE, [closed @ STDIN..=RESIZE]) => (*closed, true),
+            // A close names exactly one channel; anything else violates the protocol.
             (CLOSE, _) => return,
             (channel, _) => (channel, false),
         };
@@ -236,6 +251,8 @@ async fn from_client(
         if ready.wait_for(|ready| *ready).await.is_err() {
             return pending().await;
         }
+        // The payload of a close is the channel's number, not data: it becomes an empty frame with the FIN
+        // flag.
         let mut rest = if is_last { Bytes::new() } else { payload };
         is_stdin_open &= !(channel == STDIN && is_last);
         loop {
@@ -269,6 +286,7 @@ async fn to_kubelet(
             },
             Some(id) = pongs.recv() => write.write_all(&spdy::ping(id)).await,
             _ = pings.tick() => {
+                // A client's ping ids are odd; the reader tells answers from the kubelet's own pings by that.
                 number = number.wrapping_add(2);
                 write.write_all(&spdy::ping(number)).await
             }
@@ -294,12 +312,15 @@ async fn from_kubelet(
     let (mut decoder, mut input) = (Decoder::default(), BytesMut::with_capacity(spdy::PIECE));
     let mut unaccepted: BTreeSet<u32> = streams.channels().map(|(channel, _)| id(channel)).collect();
     let mut open: BTreeSet<u32> = unaccepted.clone();
+    // Only streams that the kubelet writes keep the session open; input may stay open to the end.
     open.retain(|open| ![id(STDIN), id(RESIZE)].contains(open));
     let mut said = Vec::new();
     let until = tokio::time::Instant::now() + ACCEPT_LIMIT;
     while !open.is_empty() {
         let Some(frame) = decoder.next(&mut input).map_err(|e| Ended::Kubelet(e.to_string()))? else {
             input.reserve(spdy::PIECE);
+            // Once the streams are accepted, silence is normal: it only triggers a ping of the client, which
+            // fails if the client is gone.
             let limit = if unaccepted.is_empty() {
                 PING_INTERVAL
             } else {
@@ -309,6 +330,7 @@ async fn from_kubelet(
                 Ok(Ok(1..)) => {}
                 Ok(Ok(0)) => break,
                 Ok(Err(e)) => return Err(Ended::Kubelet(e.to_string())),
+                // The message of spdystream's `ErrTimeout`.
                 Err(_) if !unaccepted.is_empty() => return Err(Ended::Kubelet("Timeout occurred".to_owned())),
                 Err(_) => sender.ping().await.map_err(|_| Ended::Client)?,
             }
@@ -322,6 +344,8 @@ async fn from_kubelet(
                 }
             }
             Frame::Data(stream, bytes) if stream == id(ERROR) => {
+                // Cannot underflow: at most `room` bytes are added. The excess is dropped, because output may
+                // still follow.
                 let room = outcome::MAX_REFUSAL - said.len();
                 said.extend_from_slice(&bytes[..bytes.len().min(room)]);
             }

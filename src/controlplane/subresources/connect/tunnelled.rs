@@ -19,10 +19,10 @@ use tokio::time::timeout;
 /// The prefix of tunnels' subprotocols; the SPDY protocol follows.
 const PREFIX: &str = "SPDY/3.1+";
 
-/// Bytes of the kubelet that go into one message at most.
+/// Maximum bytes of the kubelet's data in one message.
 const PIECE: usize = 32 << 10;
 
-/// Time for either side to take the end of the connection.
+/// Time limit for closing each of the two connections.
 const CLOSE_LIMIT: Duration = Duration::from_secs(10);
 
 fn offered(headers: &HeaderMap) -> impl Iterator<Item = &str> {
@@ -53,8 +53,11 @@ pub(super) async fn answer(
         Err(refused) => return Ok(*refused),
     };
     let mut out = relay::outgoing(Request::from_parts(head, Body::empty()), target, policy)?;
+    // A WebSocket handshake is a GET; clients of SPDY upgrade by POST.
     *out.method_mut() = Method::POST;
     headers::keep_identity_end_to_end(out.headers_mut());
+    // These belong to the client's handshake. The versions it offers are appended below, without their
+    // prefix.
     for name in [
         header::SEC_WEBSOCKET_PROTOCOL,
         header::SEC_WEBSOCKET_KEY,
@@ -108,6 +111,7 @@ async fn copy(socket: WebSocket, io: impl AsyncRead + AsyncWrite) {
     let outward = async {
         let mut buffer = BytesMut::new();
         loop {
+            // A read into a full buffer returns 0, which would be taken for the end.
             buffer.reserve(PIECE);
             let sent = match timeout(PING_INTERVAL, read.read_buf(&mut buffer)).await {
                 Ok(Ok(1..)) => sender.send(Message::Binary(buffer.split().freeze())).await,

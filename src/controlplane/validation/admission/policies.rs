@@ -1,4 +1,5 @@
-//! Validation of validating and mutating admission policies and their bindings.
+//! Validation of validating and mutating admission policies and their bindings. Entry points: [`policy`] and
+//! [`binding`]. Expressions are compiled by `admission::policy`; their errors are merged here in field order.
 
 use super::{choice, match_conditions, match_resources, required_subdomain};
 use crate::admission::policy::{compile_errors, mutation_errors};
@@ -6,10 +7,10 @@ use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::validation::{dns1035_label, dns1123_subdomain, path_segment_name, qualified_name};
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{Seen, invalid_each, label_selector, optional_choice, strings};
+use crate::controlplane::fields::{Seen, invalid_each, label_selector, optional_choice, same, strings};
 use std::collections::VecDeque;
 
-pub(crate) fn policy(v: &Value, mutating: bool) -> ErrorList {
+pub(crate) fn policy(v: &Value, old: Option<&Value>, mutating: bool) -> ErrorList {
     let mut out = ErrorList::new();
     let spec = v.get("spec");
     let path = FieldPath::new("spec");
@@ -24,12 +25,18 @@ pub(crate) fn policy(v: &Value, mutating: bool) -> ErrorList {
         match_resources(&mut out, spec.get("matchConstraints"), &at, true, mutating);
     }
     let has_params = !spec.get("paramKind").is_null();
-    match_conditions(
-        &mut out,
-        spec.get("matchConditions"),
-        has_params,
-        &path.child("matchConditions"),
-    );
+    // Unchanged conditions are not checked again. Whether they may refer to parameters depends on the kind of these.
+    let unchanged = |key| old.is_some_and(|old| same(spec.get(key), old.at(&["spec", key])));
+    if !(unchanged("paramKind") && unchanged("matchConditions")) {
+        match_conditions(
+            &mut out,
+            spec.get("matchConditions"),
+            has_params,
+            &path.child("matchConditions"),
+        );
+    }
+    // All expressions are compiled at once, since later ones may refer to variables; `report` then deals the
+    // errors out to the places where upstream emits them.
     let mut compiled = Compiled {
         errors: match mutating {
             true => mutation_errors(v).into(),
@@ -61,21 +68,23 @@ pub(crate) fn policy(v: &Value, mutating: bool) -> ErrorList {
         true => mutations(&mut out, spec, &path, &mut compiled),
         false => validations(&mut out, v, spec, &path, &mut compiled),
     }
+    // Whatever is left, such as errors at places not visited above, must not be lost.
     compiled.report(&mut out, "");
     out
 }
 
 /// Errors of expressions, in the order of the expressions.
 struct Compiled {
-    /// The path within the spec, the expression, and what is wrong.
+    /// The path within the spec, the expression, and the compiler's message.
     errors: VecDeque<(String, String, String)>,
-    /// Whether expressions are shown without the white space around them.
+    /// Prints expressions without surrounding white space: upstream trims those of mutating policies only.
     is_trimmed: bool,
 }
 
 impl Compiled {
     /// Adds the next errors that are at this path or below it.
     fn report(&mut self, out: &mut ErrorList, at: &str) {
+        // Only the front is looked at: the errors are in the order in which the fields are visited.
         let is_next = |(place, ..): &(String, String, String)| place.starts_with(at);
         while self.errors.front().is_some_and(is_next)
             && let Some((place, text, why)) = self.errors.pop_front()
@@ -92,6 +101,7 @@ fn is_identifier(s: &str) -> bool {
 }
 
 fn param_kind(out: &mut ErrorList, v: &Value, at: &FieldPath) {
+    // Messages are joined by commas into one error, unlike elsewhere.
     let text = v.str_at(&["apiVersion"]);
     let at_version = at.child("apiVersion");
     if text.is_empty() {
@@ -128,6 +138,7 @@ fn param_kind(out: &mut ErrorList, v: &Value, at: &FieldPath) {
     match v.str_at(&["kind"]) {
         "" => out.push(FieldError::required(&at.child("kind"), "")),
         kind => {
+            // Kinds are CamelCase, so the rule for lower-case labels is applied to a lowered copy.
             let messages = dns1035_label(&kind.to_lowercase());
             if !messages.is_empty() {
                 out.push(FieldError::invalid(
@@ -145,6 +156,7 @@ fn param_kind(out: &mut ErrorList, v: &Value, at: &FieldPath) {
 
 fn validations(out: &mut ErrorList, v: &Value, spec: &Value, path: &FieldPath, compiled: &mut Compiled) {
     let (checks, notes) = (spec.get("validations").items(), spec.get("auditAnnotations").items());
+    // Either list suffices, so both are reported as missing.
     if checks.is_empty() && notes.is_empty() {
         for key in ["validations", "auditAnnotations"] {
             out.push(FieldError::required(
@@ -163,6 +175,7 @@ fn validations(out: &mut ErrorList, v: &Value, spec: &Value, path: &FieldPath, c
             ));
         }
         compiled.report(out, &format!("validations[{i}]."));
+        // Absent and empty are equal here: Go strings without a pointer.
         for key in ["messageExpression", "message"] {
             let Some(text) = x.get(key).as_str().filter(|t| !t.is_empty()) else {
                 continue;
@@ -173,6 +186,7 @@ fn validations(out: &mut ErrorList, v: &Value, spec: &Value, path: &FieldPath, c
                     text,
                     "must be non-empty if specified",
                 ));
+            // `message` also goes into a `Warning` header, which is a single line.
             } else if key == "message" && text.trim().contains(['\n', '\r']) {
                 out.push(FieldError::invalid(
                     &at.child(key),
@@ -201,6 +215,7 @@ fn validations(out: &mut ErrorList, v: &Value, spec: &Value, path: &FieldPath, c
     for (i, x) in notes.iter().enumerate() {
         let at = at.index(i);
         let key = x.str_at(&["key"]);
+        // The key is qualified with the policy's name, which is unknown yet with `generateName`.
         if v.name().is_empty() {
             out.push(FieldError::invalid(
                 &at.child("key"),
@@ -216,6 +231,7 @@ fn validations(out: &mut ErrorList, v: &Value, spec: &Value, path: &FieldPath, c
                 &at.child("valueExpression"),
                 "valueExpression is not specified",
             )),
+            // `Required` for an excess length is upstream's slip.
             e if e.len() > 5120 => out.push(FieldError::required(
                 &at.child("valueExpression"),
                 "must not exceed 5120 bytes in length",
@@ -240,6 +256,7 @@ fn mutations(out: &mut ErrorList, spec: &Value, path: &FieldPath, compiled: &mut
         let (mine, other, kind) = match m.str_at(&["patchType"]) {
             "ApplyConfiguration" => ("applyConfiguration", "jsonPatch", "ApplyConfiguration"),
             "JSONPatch" => ("jsonPatch", "applyConfiguration", "JSONPatch"),
+            // The rest depends on the type, which has been reported as unsupported.
             _ => continue,
         };
         if m.get(mine).is_null() {
@@ -254,6 +271,7 @@ fn mutations(out: &mut ErrorList, spec: &Value, path: &FieldPath, compiled: &mut
         if !m.get(other).is_null() {
             out.push(FieldError::invalid(
                 &at.child(other),
+                // The bad value is the literal name in braces, as upstream.
                 format!("{{{other}}}"),
                 format!("must not be specified when patchType is {kind}"),
             ));
@@ -290,6 +308,7 @@ fn param_ref(out: &mut ErrorList, v: &Value, at: &FieldPath) {
     if !name.is_empty() {
         invalid_each(out, &at.child("name"), name, path_segment_name(name));
         if !selector.is_null() {
+            // Reported at both: the server cannot tell which one is meant.
             for key in ["name", "selector"] {
                 out.push(FieldError::forbidden(
                     &at.child(key),
@@ -334,127 +353,4 @@ fn actions(out: &mut ErrorList, list: &Value, at: &FieldPath) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::apimachinery::field::aggregate;
-    use crate::json;
-
-    #[test]
-    fn binding_errors_match_the_recordings() {
-        let errors = |edits: Value| {
-            let mut v = json!({"spec": {"policyName": "p", "validationActions": ["Deny"]}});
-            for (k, x) in edits.as_object().unwrap().iter() {
-                v.set(&["spec", k], x.clone());
-            }
-            aggregate(&binding(&v, false))
-        };
-        assert_eq!(errors(json!({"policyName": ""})), "spec.policyName: Required value");
-        assert_eq!(
-            errors(json!({"validationActions": []})),
-            "spec.validationActions: Required value: at least one validation action is required"
-        );
-        assert_eq!(
-            errors(json!({"validationActions": ["X"]})),
-            "spec.validationActions[0]: Unsupported value: \"X\": supported values: \"Audit\", \"Deny\", \"Warn\""
-        );
-        assert_eq!(
-            errors(json!({"validationActions": ["Deny", "Deny"]})),
-            "spec.validationActions[1]: Duplicate value: \"Deny\""
-        );
-        assert!(
-            errors(json!({"validationActions": ["Deny", "Warn"]}))
-                .starts_with("spec.validationActions: Invalid value: [\"Deny\",\"Warn\"]: must not contain both")
-        );
-        assert_eq!(
-            errors(json!({"paramRef": {"name": "a", "selector": {}, "parameterNotFoundAction": "Deny"}})),
-            "[spec.paramRef.name: Forbidden: name and selector are mutually exclusive, spec.paramRef.selector: Forbidden: name and selector are mutually exclusive]"
-        );
-        assert_eq!(
-            errors(json!({"paramRef": {"parameterNotFoundAction": "Deny"}})),
-            "spec.paramRef: Required value: one of name or selector must be specified"
-        );
-        assert_eq!(
-            errors(json!({"paramRef": {"name": "a"}})),
-            "spec.paramRef.parameterNotFoundAction: Required value"
-        );
-    }
-
-    #[test]
-    fn expression_errors_are_in_field_order() {
-        let v = json!({"metadata": {"name": "x"}, "spec": {
-            "matchConstraints": {"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}]},
-            "variables": [{"name": "a", "expression": "("}, {"name": "b", "expression": ""}],
-            "validations": [{"expression": "1"}, {"expression": ""}]}});
-        let errors = policy(&v, false);
-        let fields: Vec<_> = errors.iter().map(ToString::to_string).collect();
-        let starts = [
-            "spec.variables[0].expression: Invalid value",
-            "spec.variables[1].expression: Required value",
-            "spec.validations[0].expression: Invalid value",
-            "spec.validations[1].expression: Required value",
-        ];
-        assert_eq!(fields.len(), starts.len(), "{fields:?}");
-        for (field, start) in fields.iter().zip(starts) {
-            assert!(field.starts_with(start), "{fields:?}");
-        }
-    }
-
-    #[test]
-    fn mutating_policy_errors_match_the_recordings() {
-        let errors = |edits: Value| {
-            let mut v = json!({"metadata": {"name": "x"}, "spec": {"reinvocationPolicy": "Never",
-                "matchConstraints": {"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}]},
-                "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": "[JSONPatch{op: 'remove', path: '/data'}]"}}]}});
-            for (k, x) in edits.as_object().unwrap().iter() {
-                v.set(&["spec", k], x.clone());
-            }
-            aggregate(&policy(&v, true))
-        };
-        assert_eq!(errors(json!({})), "[]");
-        assert_eq!(
-            errors(json!({"mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": "[]"}}]})),
-            "spec.mutations[0].jsonPatch.expression: Invalid value: \"[]\": must evaluate to list(JSONPatch) but got list(dyn)"
-        );
-        assert_eq!(
-            errors(json!({"mutations": []})),
-            "spec.mutations: Required value: mutations must contain at least one item"
-        );
-        assert_eq!(
-            errors(json!({"mutations": [{"patchType": "X"}]})),
-            "spec.mutations[0].patchType: Unsupported value: \"X\": supported values: \"ApplyConfiguration\", \"JSONPatch\""
-        );
-        assert_eq!(
-            errors(json!({"reinvocationPolicy": ""})),
-            "spec.reinvocationPolicy: Required value"
-        );
-    }
-
-    #[test]
-    fn operations_that_mutating_policies_cannot_match_are_refused_after_unknown_ones() {
-        let rules = |operation: &str| json!([{"apiGroups": [""], "apiVersions": ["v1"], "operations": [(operation)], "resources": ["pods"]}]);
-        let of = |mutating: bool, key: &str, operation: &str| {
-            let mut v = json!({"spec": {"policyName": "p", "validationActions": ["Deny"]}});
-            v.set(&["spec", "matchResources", key], rules(operation));
-            aggregate(&binding(&v, mutating))
-        };
-        let (at, all) = (
-            "spec.matchResources",
-            "\"*\", \"CONNECT\", \"CREATE\", \"DELETE\", \"UPDATE\"",
-        );
-        let flat = "\"*\", \"CONNECT\", \"CREATE\", \"UPDATE\"";
-        assert_eq!(
-            of(true, "resourceRules", "X"),
-            format!(
-                "[{at}.resourceRules[0].operations[0]: Unsupported value: \"X\": supported values: {all}, \
-                 {at}.resourceRules.operations: Unsupported value: \"X\": supported values: {flat}]"
-            )
-        );
-        assert_eq!(
-            of(true, "resourceRules", "DELETE"),
-            format!("{at}.resourceRules.operations: Unsupported value: \"DELETE\": supported values: {flat}")
-        );
-        // Exclusions may name any operation.
-        assert_eq!(of(true, "excludeResourceRules", "DELETE"), "[]");
-        assert_eq!(of(false, "resourceRules", "DELETE"), "[]");
-    }
-}
+mod tests;

@@ -7,10 +7,12 @@ use crate::controlplane::fields::{Seen, invalid_each, optional_choice, strings};
 use crate::interrupt::checkpoint;
 
 const ALL_OPERATIONS: &[&str] = &["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
+/// Operations of mutating policies: a deleted object cannot be changed any more.
 const NOT_DELETE: &[&str] = &["*", "CONNECT", "CREATE", "UPDATE"];
 
 /// Validates the operations, groups, versions, resources and scope that a webhook or policy matches.
 pub(super) fn rule(out: &mut ErrorList, rule: &Value, at: &FieldPath) {
+    // A configuration may hold thousands of rules: stops early if the client is gone.
     checkpoint();
     let list = rule.get("operations");
     let all = strings(list);
@@ -46,6 +48,7 @@ pub(super) fn rule(out: &mut ErrorList, rule: &Value, at: &FieldPath) {
                 format!("if '*' is present, must not specify other {what}"),
             ));
         }
+        // `""` is the core group, but not a version.
         if key == "apiVersions" {
             for (i, _) in all.iter().enumerate().filter(|(_, v)| v.is_empty()) {
                 out.push(FieldError::required(&at.index(i), ""));
@@ -87,6 +90,7 @@ pub(super) fn mutable_operations(out: &mut ErrorList, rules: &Value, at: &FieldP
 
 fn resources(out: &mut ErrorList, list: &Value, at: &FieldPath) {
     let all = strings(list);
+    // Order matters, as upstream: a wildcard is compared only with the entries after it, in one pass.
     let mut with_all_subs: Seen<&str> = Seen::new();
     let mut subs_of_all: Seen<&str> = Seen::new();
     let (mut single, mut double) = (false, false);
@@ -128,6 +132,7 @@ fn resources(out: &mut ErrorList, list: &Value, at: &FieldPath) {
             others_without_sub = resource != "*";
         }
     }
+    // `*/*` covers everything, so any second entry is redundant.
     if all.len() > 1 && double {
         out.push(FieldError::invalid(
             at,

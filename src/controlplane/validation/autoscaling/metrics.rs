@@ -9,6 +9,7 @@ use crate::controlplane::validation::common::{is_positive, quantity};
 use crate::controlplane::validation::quota::container_name;
 use crate::interrupt::checkpoint;
 
+// In the order in which errors list them; `SOURCES` has the order of the checks.
 const TYPES: [&str; 5] = ["ContainerResource", "External", "Object", "Pods", "Resource"];
 
 /// Metric types and the member with their source, in the order upstream checks them.
@@ -24,6 +25,7 @@ pub(super) fn metrics(out: &mut ErrorList, list: &Value, least: Option<i64>, pat
     for (i, m) in list.items().iter().enumerate() {
         metric(out, m, &path.index(i));
     }
+    // Metrics measured at pods need a pod to scale up from zero.
     let outside = |m: &Value| matches!(m.str_at(&["type"]), "Object" | "External");
     if least == Some(0) && !list.items().iter().any(outside) {
         let why = "must specify at least one Object or External metric to support scaling to zero replicas";
@@ -38,6 +40,7 @@ fn metric(out: &mut ErrorList, v: &Value, path: &FieldPath) {
     if kind.is_empty() {
         out.push(FieldError::required(&at, "must specify a metric source type"));
     }
+    // An empty type is reported both as missing and as unsupported, as upstream.
     if !TYPES.contains(&kind) {
         out.push(FieldError::not_supported(&at, kind, &TYPES));
     }
@@ -46,6 +49,7 @@ fn metric(out: &mut ErrorList, v: &Value, path: &FieldPath) {
         .map(|(_, s)| *s)
         .filter(|s| !v.get(s).is_null())
         .collect();
+    // Only the first source is validated in depth; further ones are forbidden below anyway.
     if let Some(first) = present.first() {
         source(out, first, v.get(first), &path.child(first));
     }
@@ -57,6 +61,7 @@ fn metric(out: &mut ErrorList, v: &Value, path: &FieldPath) {
         let why = "must populate information for the given metric source";
         out.push(FieldError::required(&path.child(expected), why));
     }
+    // With a single source of the wrong type, the missing one above is the only error.
     if present.len() > 1 {
         for other in present.into_iter().filter(|s| *s != expected) {
             let why = "must populate the given metric source only";
@@ -73,6 +78,7 @@ fn source(out: &mut ErrorList, key: &str, v: &Value, path: &FieldPath) {
         "object" => {
             let about = path.child("describedObject");
             reference(out, v.get("describedObject"), &about);
+            // Unlike a scale target, the described object may be of the core group.
             api_version(out, v.get("describedObject"), false, &about);
             identifier(out, v.get("metric"), &path.child("metric"));
             target(out, goal, &at);
@@ -88,6 +94,7 @@ fn source(out: &mut ErrorList, key: &str, v: &Value, path: &FieldPath) {
                 let why = "must set either a target value for metric or a per-pod target";
                 out.push(FieldError::required(&at.child("averageValue"), why));
             }
+            // Not checked for `Object` metrics: upstream gives the average precedence there.
             if has("value") && has("averageValue") {
                 let why = "may not set both a target value for metric and a per-pod target";
                 out.push(FieldError::forbidden(&at.child("value"), why));
@@ -107,6 +114,7 @@ fn source(out: &mut ErrorList, key: &str, v: &Value, path: &FieldPath) {
                     &path.child("name"),
                     "must specify a resource name",
                 )),
+                // Upstream checks the name's syntax only for container metrics.
                 name if key == "containerResource" => container_name(out, name, &path.child("name")),
                 _ => {}
             }

@@ -1,5 +1,8 @@
-//! Checks cron expressions, with the error texts of upstream's parser (`github.com/robfig/cron/v3`).
-//! Entry point: [`check`]. Nothing is evaluated; the CronJob controller does that.
+//! Checks cron expressions, with the messages of upstream's parser (`github.com/robfig/cron/v3`, `parser.go`).
+//! Entry point: [`check`]. Evaluation is left to the CronJob controller.
+
+use crate::apimachinery::time::{self, parse_go_duration};
+use std::num::IntErrorKind;
 
 /// Why a schedule is invalid.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -10,12 +13,14 @@ pub(super) enum InvalidSchedule {
     Fields { count: usize, fields: String },
     #[error("unrecognized descriptor: {0}")]
     Descriptor(String),
-    #[error("failed to parse duration {descriptor}: time: invalid duration {duration:?}")]
-    Duration { descriptor: String, duration: String },
+    #[error("failed to parse duration {descriptor}: {why}")]
+    Duration { descriptor: String, why: time::Error },
     #[error("negative number ({number}) not allowed: {text}")]
     Negative { number: i64, text: String },
     #[error("failed to parse int from {0}: strconv.Atoi: parsing {0:?}: invalid syntax")]
     NotNumber(String),
+    #[error("failed to parse int from {0}: strconv.Atoi: parsing {0:?}: value out of range")]
+    OutOfRange(String),
     #[error("too many hyphens: {0}")]
     Hyphens(String),
     #[error("too many slashes: {0}")]
@@ -30,7 +35,7 @@ pub(super) enum InvalidSchedule {
     NoStep(String),
 }
 
-/// Bounds of a field, and the names of its values, the first standing for `least`.
+/// Bounds of a field and the names of its values; the first name stands for `least`.
 struct Field {
     least: u64,
     most: u64,
@@ -65,6 +70,7 @@ const FIELDS: [Field; 5] = [
     },
     Field {
         least: 0,
+        // Unlike in many crons, 7 is not Sunday.
         most: 6,
         names: DAYS,
     },
@@ -76,6 +82,7 @@ pub(super) fn check(text: &str) -> Result<(), InvalidSchedule> {
     if text.starts_with("TZ=") || text.starts_with("CRON_TZ=") {
         let (zone, rest) = text.split_once(' ').unwrap_or((text, ""));
         let zone = zone.split_once('=').map_or("", |(_, z)| z);
+        // Go's `LoadLocation` reads an empty name as UTC.
         if zone != "Local" && !zone.is_empty() && !super::ZONES.lines().any(|z| z == zone) {
             return Err(InvalidSchedule::Zone(zone.to_owned()));
         }
@@ -92,6 +99,7 @@ pub(super) fn check(text: &str) -> Result<(), InvalidSchedule> {
         });
     }
     for (text, field) in fields.iter().zip(&FIELDS) {
+        // The parser splits with `FieldsFunc`, which drops empty parts: `1,,2` and even `,` are valid.
         for part in text.split(',').filter(|p| !p.is_empty()) {
             range(part, field)?;
         }
@@ -102,43 +110,20 @@ pub(super) fn check(text: &str) -> Result<(), InvalidSchedule> {
 fn descriptor(text: &str) -> Result<(), InvalidSchedule> {
     match text {
         "@yearly" | "@annually" | "@monthly" | "@weekly" | "@daily" | "@midnight" | "@hourly" => Ok(()),
-        _ => match text.strip_prefix("@every ") {
-            Some(d) if is_duration(d) => Ok(()),
-            Some(d) => Err(InvalidSchedule::Duration {
+        _ => match text.strip_prefix("@every ").map(parse_go_duration) {
+            // Zero and negative ones pass as well: the parser makes a second of them.
+            Some(Ok(_)) => Ok(()),
+            Some(Err(why)) => Err(InvalidSchedule::Duration {
                 descriptor: text.to_owned(),
-                duration: d.to_owned(),
+                why,
             }),
             None => Err(InvalidSchedule::Descriptor(text.to_owned())),
         },
     }
 }
 
-/// True if `text` is a Go duration such as `1h30m` or `1.5s`.
-fn is_duration(text: &str) -> bool {
-    let mut rest = text.trim_start_matches(['+', '-']);
-    if rest == "0" {
-        return true;
-    }
-    while !rest.is_empty() {
-        let number = rest
-            .find(|c: char| !c.is_ascii_digit() && c != '.')
-            .unwrap_or(rest.len());
-        if number == 0 || rest[..number].parse::<f64>().is_err() {
-            return false;
-        }
-        rest = &rest[number..];
-        let Some(unit) = ["ns", "us", "µs", "ms", "s", "m", "h"]
-            .iter()
-            .find(|u| rest.starts_with(**u))
-        else {
-            return false;
-        };
-        rest = &rest[unit.len()..];
-    }
-    !text.is_empty()
-}
-
 fn number(text: &str, field: &Field) -> Result<u64, InvalidSchedule> {
+    // Names stand for single values, so `jan-mar` works like `1-3`.
     let lower = text.to_ascii_lowercase();
     if let Some(i) = field.names.iter().position(|n| *n == lower) {
         return Ok(i as u64 + field.least);
@@ -153,6 +138,9 @@ fn plain(text: &str) -> Result<u64, InvalidSchedule> {
             text: text.to_owned(),
         }),
         Ok(n) => Ok(n.unsigned_abs()),
+        Err(e) if matches!(e.kind(), IntErrorKind::PosOverflow | IntErrorKind::NegOverflow) => {
+            Err(InvalidSchedule::OutOfRange(text.to_owned()))
+        }
         Err(_) => Err(InvalidSchedule::NotNumber(text.to_owned())),
     }
 }
@@ -163,6 +151,7 @@ fn range(text: &str, field: &Field) -> Result<(), InvalidSchedule> {
     let ends: Vec<&str> = parts[0].split('-').collect();
     let single = ends.len() == 1;
     let (start, mut end) = match ends.as_slice() {
+        // As in upstream's parser, an end after a wildcard is ignored: `*-5` equals `*`.
         ["*" | "?", ..] => (field.least, field.most),
         [low] => {
             let n = number(low, field)?;
@@ -182,6 +171,7 @@ fn range(text: &str, field: &Field) -> Result<(), InvalidSchedule> {
         }
         _ => return Err(InvalidSchedule::Slashes(text.to_owned())),
     };
+    // Bounds come after the syntax of all parts, in the parser's order.
     let (least, most) = (field.least, field.most);
     let text = || text.to_owned();
     if start < least {
@@ -219,6 +209,10 @@ mod tests {
             "*/5 * * * *",
             "@hourly",
             "@every 1h30m",
+            "@every -5s",
+            // Both the micro sign and the Greek letter.
+            "@every 5\u{b5}s",
+            "@every 5\u{3bc}s",
             "0 0 1,15 jan-mar mon",
             "5/10 * ? * *",
         ] {
@@ -231,6 +225,26 @@ mod tests {
             ("5-1 * * * *", "beginning of range (5) beyond end of range (1): 5-1"),
             ("*/0 * * * *", "step of range should be a positive number: */0"),
             ("@never", "unrecognized descriptor: @never"),
+            (
+                "@every -",
+                "failed to parse duration @every -: time: invalid duration \"-\"",
+            ),
+            (
+                "@every ++5s",
+                "failed to parse duration @every ++5s: time: invalid duration \"++5s\"",
+            ),
+            (
+                "@every 5",
+                "failed to parse duration @every 5: time: missing unit in duration \"5\"",
+            ),
+            (
+                "@every 5d",
+                "failed to parse duration @every 5d: time: unknown unit \"d\" in duration \"5d\"",
+            ),
+            (
+                "99999999999999999999 * * * *",
+                "failed to parse int from 99999999999999999999: strconv.Atoi: parsing \"99999999999999999999\": value out of range",
+            ),
             (
                 "x * * * *",
                 "failed to parse int from x: strconv.Atoi: parsing \"x\": invalid syntax",

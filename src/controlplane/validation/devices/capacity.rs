@@ -6,6 +6,7 @@ use crate::apimachinery::value::Value;
 use crate::controlplane::validation::common::{is_positive, quantity};
 use std::borrow::Cow;
 
+/// Upstream's `CapacityRequestPolicyDiscreteMaxOptions`.
 const MAX_VALUES: usize = 10;
 
 /// Validates a capacity. Only a `shared` device, one that allows multiple allocations, may have a request
@@ -15,12 +16,14 @@ pub(super) fn capacity(out: &mut ErrorList, v: &Value, shared: bool, at: &FieldP
     if policy.is_null() {
         return;
     }
+    // A device with a single consumer gives it all of its capacity: there is nothing to request.
     if !shared {
         out.push(FieldError::forbidden(&at, "allowMultipleAllocations must be true"));
         return;
     }
     let (values, range) = (policy.get("validValues").items(), policy.get("validRange"));
     let default = quantity(policy.get("default"));
+    // An absent value is a zero quantity in Go.
     let most = quantity(v.get("value")).or_else(|| quantity(&Value::Int(0)));
     let Some(most) = most else { return };
     match (values.is_empty(), range.is_null(), default) {
@@ -48,6 +51,7 @@ fn wrong<'a>(out: &mut ErrorList, q: Quantity, why: impl Into<Cow<'a, str>>, at:
 
 fn listed(out: &mut ErrorList, values: &[Value], default: Quantity, most: Quantity, at: &FieldPath) {
     let values: Vec<Quantity> = values.iter().filter_map(quantity).collect();
+    // Checked even if the list is too long; the other rules are not.
     for (i, pair) in values.windows(2).enumerate() {
         if pair[0] > pair[1] {
             wrong(
@@ -67,6 +71,7 @@ fn listed(out: &mut ErrorList, values: &[Value], default: Quantity, most: Quanti
         }
         super::duplicates(out, values.iter().map(|q| q.value().to_string()), at);
     }
+    // For a list that is too long upstream never looks for the default and reports it as invalid.
     if values.len() > MAX_VALUES || !values.contains(&default) {
         wrong(
             out,
@@ -120,12 +125,14 @@ fn ranged(out: &mut ErrorList, range: &Value, default: Quantity, capacity: Quant
         let why = format!("one step {one} is larger than capacity value: {capacity}");
         wrong(out, step, why, &at);
     }
-    // Avoids a division by zero below.
+    // Avoids a division by zero below, which upstream does not guard against.
     if !is_positive(step) || step.value() == 0 {
         return;
     }
+    // Integer arithmetic on the rounded values, as upstream.
     for q in [Some(default), max].into_iter().flatten() {
-        if (q.value() - min.value()) % step.value() != 0 {
+        // Wrapping, as in Go: the difference of two client values may exceed 64 bits.
+        if q.value().wrapping_sub(min.value()).wrapping_rem(step.value()) != 0 {
             let why = format!("value is not a multiple of a given step ({step}) from ({min})");
             wrong(out, q, why, &at);
         }

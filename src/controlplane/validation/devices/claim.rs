@@ -12,6 +12,7 @@ use crate::interrupt::checkpoint;
 use std::collections::HashMap;
 
 const MAX_CONSTRAINTS: usize = 32;
+/// Alternatives of one request (`firstAvailable`): the scheduler tries them one after the other.
 const MAX_ALTERNATIVES: usize = 8;
 const EITHER: &str = "exactly one of `exactly` or `firstAvailable` is required";
 
@@ -47,6 +48,7 @@ impl<'a> Requests<'a> {
         for part in &parts {
             label_name(out, part, at);
         }
+        // Without a subrequest the whole request is meant, whichever alternative is allocated.
         if !self.has(parts[0], parts.get(1).copied()) {
             out.push(FieldError::invalid(at, text, why));
         }
@@ -65,6 +67,8 @@ impl<'a> Requests<'a> {
 
 /// Validates `spec.devices` of a claim.
 pub(super) fn devices(out: &mut ErrorList, v: &Value, path: &FieldPath) {
+    // Indexed before the requests are validated: references to an invalid request are not errors of their
+    // own.
     let known = Requests::of(v);
     let name = |r: &Value| r.str_at(&["name"]).to_owned();
 
@@ -87,6 +91,7 @@ pub(super) fn devices(out: &mut ErrorList, v: &Value, path: &FieldPath) {
     for (i, c) in at_most(out, v.get("config"), MAX_CONFIGS, &at).iter().enumerate() {
         let at = at.index(i);
         known.references(out, c.get("requests"), &at.child("requests"));
+        // A claim's spec is immutable, so there are no stored parameters to tolerate.
         configuration(out, c, false, &at);
     }
 }
@@ -99,6 +104,7 @@ fn request(out: &mut ErrorList, v: &Value, at: &FieldPath) {
         (true, true) => out.push(FieldError::required(at, EITHER)),
         (false, false) => {
             let why = format!("{EITHER}, but multiple fields are set");
+            // Upstream passes nil as the value.
             out.push(FieldError::invalid(at, Value::Null, why));
         }
         (false, true) => device_request(out, v.get("exactly"), &at.child("exactly")),
@@ -126,6 +132,7 @@ fn device_request(out: &mut ErrorList, v: &Value, at: &FieldPath) {
     selectors(out, v.get("selectors"), &at.child("selectors"));
     let count = v.get("count").as_i64().unwrap_or(0);
     match v.str_at(&["allocationMode"]) {
+        // Defaulting sets a count of 1 only for `ExactCount`, so any count here is the client's.
         "All" if count != 0 => {
             let why = "must not be specified when allocationMode is 'All'";
             out.push(FieldError::invalid(&at.child("count"), count, why));
@@ -152,10 +159,11 @@ fn constraint(out: &mut ErrorList, v: &Value, known: &Requests<'_>, at: &FieldPa
     for key in ["matchAttribute", "distinctAttribute"] {
         if let Some(name) = v.get(key).as_str() {
             full_attribute_name(out, name, &at.child(key));
+            // Both could be set, but upstream looks no further than the first.
             return;
         }
     }
-    // Upstream's text claims that multiple fields are set, although none is.
+    // Upstream's message complains about multiple fields, although none is set.
     let why = "exactly one of \"matchAttribute\" or \"distinctAttribute\" is required, but multiple fields are set";
     out.push(FieldError::required(at, why));
 }

@@ -63,6 +63,7 @@ pub(super) const TEMPLATE_SPEC: &[Field] = &[
     ("ownerReferences", "ownerReferences", OmitEmpty),
     ("finalizers", "finalizers", OmitEmpty),
     ("managedFields", "managedFields", OmitEmpty),
+    // After the embedded metadata, which has JSON tags even inside internal types.
     ("Spec", "spec", Struct(CLAIM_SPEC)),
 ];
 

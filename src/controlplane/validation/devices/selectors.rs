@@ -8,33 +8,39 @@ use crate::interrupt::checkpoint;
 use std::sync::{Arc, LazyLock};
 use torana_cel::{Environment, Schema, Type, Unusable};
 
+// Limits of upstream's API (`pkg/apis/resource/types.go`).
 const MAX_SELECTORS: usize = 32;
 const MAX_EXPRESSION_LENGTH: usize = 10 * 1024;
+/// Estimated CEL cost per selector (`CELSelectorExpressionMaxCost`); the scheduler evaluates a selector for every
+/// device of every candidate node.
 const MAX_COST: u64 = 1_000_000;
 
+// Sizes that the cost estimate assumes for the parts of a device, as upstream declares them.
 const MAX_DRIVER_LENGTH: u64 = 63;
 const MAX_DOMAIN_LENGTH: u64 = 63;
 const MAX_NAME_LENGTH: u64 = 32;
 const MAX_ATTRIBUTES: u64 = 32;
 const MAX_ATTRIBUTE_LENGTH: u64 = 64;
 
-/// What selectors may name. Upstream lets new expressions use only what the previous release knew too, and
-/// stored ones everything. v1.36 adds nothing to what v1.35 knew, so that one environment is both.
+/// The CEL environment of selectors. Upstream has two: new expressions may use only what the previous release
+/// supported too, stored ones everything. v1.36 adds nothing to v1.35, so that one environment serves both.
 static ENVIRONMENT: LazyLock<Environment> = LazyLock::new(|| {
     let by_name = |values: Schema, name_length: u64| Schema {
+        // The length of keys matters for estimates of loops over the map.
         keys: Some(Arc::new(Schema::scalar(Type::String, name_length))),
         ..Schema::map(values, MAX_ATTRIBUTES)
     };
     let by_domain = |values: Schema| by_name(by_name(values, MAX_NAME_LENGTH), MAX_DOMAIN_LENGTH);
     let attribute = Schema {
         max_size: MAX_ATTRIBUTE_LENGTH,
+        // The type of an attribute is known only at run time: bool, int, string or semantic version.
         ..Schema::json()
     };
     let device = Schema::record(
         "kubernetes.DRADevice",
         vec![
             ("driver", Schema::scalar(Type::String, MAX_DRIVER_LENGTH)),
-            // A size, because estimates would be too low without.
+            // A size, although it is a bool: without one the estimates would be lower than upstream's.
             ("allowMultipleAllocations", Schema::scalar(Type::Bool, 1)),
             ("attributes", by_domain(attribute)),
             ("capacity", by_domain(Schema::scalar(Type::QUANTITY, 0))),
@@ -42,6 +48,7 @@ static ENVIRONMENT: LazyLock<Environment> = LazyLock::new(|| {
     );
     let mut environment = Environment::default();
     environment.declare("device", device);
+    // `cel.bind` is an extension of this environment; others do not have it.
     environment.allow_binding();
     environment.forget_root();
     environment
@@ -60,11 +67,12 @@ pub(super) fn selectors(out: &mut ErrorList, v: &Value, at: &FieldPath) {
 
 fn expression(out: &mut ErrorList, text: &str, at: &FieldPath) {
     checkpoint();
+    // Not compiled: parsing takes time and memory proportional to the length.
     if text.len() > MAX_EXPRESSION_LENGTH {
         out.push(FieldError::too_long(at, MAX_EXPRESSION_LENGTH as i64));
         return;
     }
-    // An attribute may be a bool.
+    // `any` is accepted, since an attribute may turn out to be a bool.
     let error = match ENVIRONMENT.compile_typed(text, |of| matches!(of, Type::Bool | Type::Any)) {
         Ok(program) if program.estimated_cost() > MAX_COST => {
             FieldError::forbidden(at, "too complex, exceeds cost limit")

@@ -14,6 +14,7 @@ use crate::controlplane::validation::pod::node_selector;
 use crate::interrupt::checkpoint;
 use std::collections::HashMap;
 
+// Limits of upstream's API (`pkg/apis/resource/types.go`), which bound the size of a stored slice.
 const MAX_DEVICES: usize = 128;
 const MAX_DEVICES_WITH_TAINTS_OR_COUNTERS: usize = 64;
 const MAX_COUNTER_SETS: usize = 8;
@@ -43,9 +44,11 @@ pub(crate) fn slice_update(new: &Value, old: &Value) -> ErrorList {
 fn checked(v: &Value, old: Option<&Value>) -> ErrorList {
     let mut out = ErrorList::new();
     let (spec, path) = (v.get("spec"), FieldPath::new("spec"));
+    // Driver names follow the rules of CSI: upstream shares the function.
     csi_driver_name(&mut out, spec.str_at(&["driver"]), &path.child("driver"));
     pool(&mut out, spec.get("pool"), &path.child("pool"));
     if let Some(old) = old {
+        // They identify the pool that the slice belongs to, and the node that may write it.
         for keys in [&["pool", "name"][..], &["driver"], &["nodeName"]] {
             let (now, was) = (spec.at(keys), old.get("spec").at(keys));
             if !same(now, was) {
@@ -55,6 +58,7 @@ fn checked(v: &Value, old: Option<&Value>) -> ErrorList {
         }
     }
     places(&mut out, spec, &path);
+    // Counter sets are published in slices of their own, so that both lists can be longer.
     if !spec.get("sharedCounters").is_null() && !spec.get("devices").is_null() {
         let why = "only one of `sharedCounters` or `devices` is allowed";
         out.push(FieldError::invalid(&path, "", why));
@@ -119,6 +123,7 @@ fn places(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
                 "must be either unset or set to a non-empty string",
             ));
         } else {
+            // An empty name does not count as set, but is an error of its own.
             set.push("`nodeName`");
             invalid_each(out, &at, name, dns1123_subdomain(name));
         }
@@ -129,6 +134,7 @@ fn places(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
         set.push("`nodeSelector`");
         node_selector(out, selector, &at);
         let terms = selector.get("nodeSelectorTerms");
+        // A single term lets the scheduler combine selectors of several slices by joining requirements.
         if terms.items().len() != 1 {
             let shown: Vec<String> = terms.items().iter().map(|t| compact(t, NODE_TERM)).collect();
             let shown = if terms.is_null() {
@@ -172,6 +178,7 @@ fn places(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
 fn device(out: &mut ErrorList, v: &Value, was: Option<&Value>, each: bool, at: &FieldPath) {
     checkpoint();
     label_name(out, v.str_at(&["name"]), &at.child("name"));
+    // One limit for both maps together (`ResourceSliceMaxAttributesAndCapacitiesPerDevice`).
     let count = entries(v.get("attributes")).count() + entries(v.get("capacity")).count();
     if count > MAX_ATTRIBUTES {
         let why = format!("the total number of attributes and capacities must not exceed {MAX_ATTRIBUTES}");
@@ -179,11 +186,13 @@ fn device(out: &mut ErrorList, v: &Value, was: Option<&Value>, each: bool, at: &
     }
     let path = at.child("attributes");
     for (key, a) in entries(v.get("attributes")) {
+        // Names are reported at the map, values at their key.
         attribute_name(out, key, &path);
         attribute(out, a, &path.key(&cut(key)));
     }
     // Unchanged parts are not validated again, so that rules added later do not block updates.
     let kept = |key: &str| was.is_some_and(|o| same(o.get(key), v.get(key)));
+    // Both: whether a capacity may have a request policy depends on the flag.
     if !kept("capacity") || !kept("allowMultipleAllocations") {
         let path = at.child("capacity");
         let shared = v.get("allowMultipleAllocations").as_bool() == Some(true);
@@ -215,6 +224,7 @@ fn cut(key: &str) -> String {
     if key.len() <= MAX_LENGTH {
         return key.to_owned();
     }
+    // Three bytes are taken by the dots; the parts are cut at bytes, as upstream, hence the lossy conversion.
     let (head, tail) = ((MAX_LENGTH - 2) / 2, (MAX_LENGTH - 3) / 2);
     let bytes = key.as_bytes();
     let part = |b: &[u8]| String::from_utf8_lossy(b).into_owned();
@@ -235,6 +245,7 @@ fn attribute(out: &mut ErrorList, v: &Value, at: &FieldPath) {
             let why = "must be a string compatible with semver.org spec 2.0.0";
             out.push(FieldError::invalid(&at, version, why));
         }
+        // In addition to the syntax: a long version may be well-formed.
         if version.len() > MAX_VALUE_LENGTH {
             out.push(FieldError::too_long(&at, MAX_VALUE_LENGTH as i64));
         }
@@ -251,7 +262,9 @@ fn attribute(out: &mut ErrorList, v: &Value, at: &FieldPath) {
 fn is_version(text: &str) -> bool {
     let word = |s: &str| !s.is_empty() && s.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'-');
     let digits = |s: &str| !s.is_empty() && s.bytes().all(|c| c.is_ascii_digit());
+    // The specification forbids leading zeros in numeric parts.
     let number = |s: &str| digits(s) && (s == "0" || !s.starts_with('0'));
+    // The build is split off first: it may contain hyphens, and the pre-release may too.
     let (rest, build) = match text.split_once('+') {
         Some((rest, build)) => (rest, Some(build)),
         None => (text, None),
@@ -298,6 +311,7 @@ fn counters(out: &mut ErrorList, v: &Value, name: &str, at: &FieldPath) {
 /// else none.
 fn place(out: &mut ErrorList, v: &Value, each: bool, at: &FieldPath) {
     let is_set = |key: &str| !v.get(key).is_null();
+    // Without per-device selection the slice decides for all of its devices.
     if !each {
         if ["nodeName", "nodeSelector", "allNodes"].into_iter().any(is_set) {
             let why = "`nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` is set to true in the ResourceSlice spec";

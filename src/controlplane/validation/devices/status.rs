@@ -17,6 +17,7 @@ use crate::controlplane::validation::common::go_struct;
 use crate::controlplane::validation::go_form::compact;
 use crate::controlplane::validation::pod::node_selector;
 
+// Limits of upstream's API (`pkg/apis/resource/types.go`).
 const MAX_CONSUMERS: usize = 256;
 const MAX_RESULTS: usize = 32;
 const MAX_CONDITIONS: usize = 8;
@@ -54,6 +55,7 @@ pub(crate) fn claim_status(new: &Value, old: &Value) -> ErrorList {
     duplicates(&mut out, consumers.iter().map(|c| c.str_at(&["uid"]).to_owned()), &at);
 
     let results = allocation.at(&["devices", "results"]).items();
+    // Of the new allocation: device status may be written together with it.
     let allocated: Seen<String> = results.iter().map(device_id).collect();
     let at = path.child("devices");
     let devices = status.get("devices").items();
@@ -61,6 +63,7 @@ pub(crate) fn claim_status(new: &Value, old: &Value) -> ErrorList {
         device(&mut out, d, &allocated, &at.index(i));
     }
     let mut seen = Seen::new();
+    // A second pass: upstream checks the uniqueness of a list after its elements.
     for (i, d) in devices.iter().enumerate() {
         if !seen.insert(device_id(d)) {
             let mut e = FieldError::duplicate(&at.index(i), "");
@@ -69,9 +72,11 @@ pub(crate) fn claim_status(new: &Value, old: &Value) -> ErrorList {
         }
     }
 
+    // Rules across fields follow the checks of single fields, as upstream.
     reservations(&mut out, new, old, &path.child("reservedFor"));
     let at = path.child("allocation");
     match (allocation.is_null(), before.is_null()) {
+        // Deallocation: always allowed.
         (true, _) => {}
         (false, true) => allocated_as(&mut out, allocation, &Requests::of(new.at(&["spec", "devices"])), &at),
         (false, false) if !same(allocation, before) => {
@@ -96,6 +101,7 @@ fn reservations(out: &mut ErrorList, new: &Value, old: &Value, at: &FieldPath) {
             at,
             "may not be specified when `allocated` is not set",
         ));
+    // A new consumer would keep the claim, and thereby the device, from being released.
     } else if new.is_being_deleted() && now.iter().any(|c| !was.contains(c)) {
         let why = "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set";
         out.push(FieldError::forbidden(at, why));
@@ -146,6 +152,8 @@ fn share(out: &mut ErrorList, v: &Value, at: &FieldPath) {
             })
     };
     let (why, fine) = match text.len() {
+        // Go's UUID parser also accepts upper case, braces and URN forms; the canonical form is required on
+        // top of it.
         36 if digits(text) => (
             "uid must be in RFC 4122 normalized form, `xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx` with lowercase hexadecimal characters".to_owned(),
             !text.bytes().any(|c| c.is_ascii_uppercase()),
@@ -172,6 +180,7 @@ fn device(out: &mut ErrorList, v: &Value, allocated: &Seen<String>, at: &FieldPa
         ));
     }
     let conditions = v.get("conditions");
+    // Reported, but the conditions are still validated one by one.
     if conditions.items().len() > MAX_CONDITIONS {
         out.push(FieldError::too_many(
             &at.child("conditions"),
@@ -212,15 +221,32 @@ fn network(out: &mut ErrorList, v: &Value, at: &FieldPath) {
 
 /// Checks an interface address with prefix length, such as `10.9.8.7/24`, in canonical form.
 fn interface_address(text: &str) -> Vec<String> {
-    let plain = text.split_once('/').and_then(|(ip, bits)| {
-        let address = net::parse_ip(ip)?;
-        let most = if address.is_ipv4() { 32 } else { 128 };
-        let bits: u8 = bits.parse().ok().filter(|b| *b <= most)?;
-        Some(format!("{address}/{bits}"))
-    });
+    // The host part is kept: this is the address of an interface, not a network.
+    let plain = net::parse_cidr(text).map(|(address, bits)| format!("{address}/{bits}"));
     match plain {
         None => vec!["must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)".to_owned()],
         Some(plain) if plain != text => vec![format!("must be in canonical form (\"{plain}\")")],
         Some(_) => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interface_addresses_are_in_canonical_form() {
+        assert!(interface_address("10.9.8.7/24").is_empty() && interface_address("2001:db8::1/64").is_empty());
+        assert_eq!(
+            interface_address("10.9.8.7/024"),
+            ["must be in canonical form (\"10.9.8.7/24\")"]
+        );
+        for wrong in ["10.9.8.7/+24", "10.9.8.7/33", "10.9.8.7/", "10.9.8.7"] {
+            assert_eq!(
+                interface_address(wrong),
+                ["must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)"],
+                "{wrong}"
+            );
+        }
     }
 }

@@ -93,7 +93,7 @@ fn template_spec_is_immutable_and_printed_with_metadata() {
         errors.starts_with("spec: Invalid value: {\"labels\":{\"a\":\"b\"},\"Spec\":{\"Devices\":"),
         "{errors}"
     );
-    // What cannot be changed is validated too, before the comparison.
+    // The immutable spec is validated too, before the comparison.
     let errors = aggregate(&template_update(&of(0), &of(1)));
     assert!(
         errors.starts_with("[spec.spec.devices.requests[0].exactly.count: Invalid value: 0"),
@@ -218,6 +218,12 @@ fn request_policy_stays_within_the_capacity() {
     assert_eq!(
         errors(json!({"default": "3", "validRange": {"min": "2", "step": "2"}})),
         format!("{at}.validRange.step: Invalid value: \"3\": value is not a multiple of a given step (2) from (2)")
+    );
+    // The difference of the two does not fit 64 bits, and wraps as in Go.
+    let far = errors(json!({"default": "9223372036854775807", "validRange": {"min": "-1", "step": "3"}}));
+    assert!(
+        far.contains("value is not a multiple of a given step (3) from (-1)"),
+        "{far}"
     );
 }
 

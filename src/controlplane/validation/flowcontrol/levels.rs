@@ -1,4 +1,5 @@
-//! Validation of PriorityLevelConfigurations.
+//! Validation of PriorityLevelConfigurations (`ValidatePriorityLevelConfiguration` upstream). That the mandatory
+//! levels keep their fixed specs is left to the strategy.
 
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::object::ObjectView;
@@ -18,6 +19,7 @@ pub(crate) fn priority_level(v: &Value) -> ErrorList {
         ));
     }
     let kind = spec.str_at(&["type"]);
+    // A second exempt level would take an unlimited share of the server.
     if (v.name() == "exempt") != (kind == "Exempt") {
         out.push(FieldError::invalid(
             &path.child("type"),
@@ -88,6 +90,7 @@ fn lendable(out: &mut ErrorList, v: &Value, at: &FieldPath) {
 
 fn limits(out: &mut ErrorList, v: &Value, at: &FieldPath) {
     nominal(out, v, at);
+    // Between the two checks of shares, as upstream.
     response(out, v.get("limitResponse"), &at.child("limitResponse"));
     lendable(out, v, at);
     if let Some(n) = v.get("borrowingLimitPercent").as_i64().filter(|n| *n < 0) {
@@ -106,6 +109,7 @@ fn response(out: &mut ErrorList, v: &Value, at: &FieldPath) {
             if !queuing.is_null() {
                 out.push(FieldError::forbidden(
                     &at.child("queuing"),
+                    // `Limited` instead of `Queue` is upstream's mistake, here and below.
                     "must be nil if limited.limitResponse.type is not Limited",
                 ));
             }
@@ -131,6 +135,7 @@ fn queues(out: &mut ErrorList, v: &Value, at: &FieldPath) {
         }
     }
     let (decks, hand) = (number("queues"), number("handSize"));
+    // Each queue is allocated in memory by the server.
     if decks > 10_000_000 {
         out.push(FieldError::invalid(
             &at.child("queues"),
@@ -141,6 +146,7 @@ fn queues(out: &mut ErrorList, v: &Value, at: &FieldPath) {
     let at = at.child("handSize");
     if hand <= 0 {
         out.push(FieldError::invalid(&at, hand, "must be positive"));
+    // A hand holds distinct queues.
     } else if hand > decks {
         out.push(FieldError::invalid(
             &at,

@@ -1,6 +1,8 @@
 //! Unified diffs with three lines of context, in the format of upstream's `diff` package. Entry point:
-//! [`unified`]. Time and output are bounded, because the inputs come from clients.
+//! [`unified`]. Time and output are bounded, because the inputs come from clients. Headers with file names are left
+//! out, as upstream.
 
+// Also decides which changes share a hunk, so it must equal upstream's.
 const CONTEXT: usize = 3;
 
 /// Upper bound on the compared pairs of lines; the search takes quadratic time and memory.
@@ -18,7 +20,9 @@ enum Step {
 
 /// The shortest edit script, from the longest common subsequence between the common prefix and suffix.
 fn edit(old: &[String], new: &[String]) -> Vec<Step> {
+    // Most updates change a few lines, so little is left for the quadratic search.
     let head = old.iter().zip(new).take_while(|(a, b)| a == b).count();
+    // From what the prefix left over: otherwise repeated lines would be counted in both.
     let tail = old[head..]
         .iter()
         .rev()
@@ -26,6 +30,7 @@ fn edit(old: &[String], new: &[String]) -> Vec<Step> {
         .take_while(|(a, b)| a == b)
         .count();
     let (a, b) = (&old[head..old.len() - tail], &new[head..new.len() - tail]);
+    // `saturating_mul`, as the lengths are the client's; the table below is allocated from them.
     if a.len().saturating_mul(b.len()) > MAX_CELLS {
         // Too large to search: drop all differing old lines, then add all new ones.
         let steps = [
@@ -38,6 +43,8 @@ fn edit(old: &[String], new: &[String]) -> Vec<Step> {
         return steps.collect();
     }
     let width = b.len() + 1;
+    // `common[i][j]` is the length of the longest common subsequence of `a[i..]` and `b[j..]`; filled from
+    // the end, so that the script can be read off from the start. `u32` halves the memory of the table.
     let mut common = vec![0u32; (a.len() + 1) * width];
     for i in (0..a.len()).rev() {
         crate::interrupt::checkpoint();
@@ -76,6 +83,7 @@ pub(super) fn unified(old: &[String], new: &[String]) -> String {
     for i in changed {
         let (from, to) = (i.saturating_sub(CONTEXT), (i + CONTEXT + 1).min(steps.len()));
         match hunks.last_mut() {
+            // Contexts that touch are merged into one hunk.
             Some(last) if from <= last.1 => last.1 = to,
             _ => hunks.push((from, to)),
         }
@@ -85,12 +93,14 @@ pub(super) fn unified(old: &[String], new: &[String]) -> String {
     // `i` and `j` count old and new lines, `at` edit steps, before the next hunk.
     let (mut i, mut j, mut at) = (0, 0, 0);
     for (from, to) in hunks {
+        // Between hunks only: a cut hunk would contradict the counts in its header.
         if out.len() > MAX_TEXT {
             break;
         }
         i += count(&steps[at..from], Step::Add);
         j += count(&steps[at..from], Step::Drop);
         at = to;
+        // Old lines are those not added, new lines those not dropped.
         let (n, m) = (count(&steps[from..to], Step::Add), count(&steps[from..to], Step::Drop));
         out.push_str(&format!("@@ -{},{n} +{},{m} @@\n", i + 1, j + 1));
         for step in &steps[from..to] {

@@ -247,6 +247,8 @@ const CONTAINER: &[Field] = &[
 pub(in crate::controlplane::validation) const EPHEMERAL_CONTAINER: [Field; CONTAINER.len() + 1] = {
     let mut all = [("TargetContainerName", "targetContainerName", Str); CONTAINER.len() + 1];
     let mut i = 0;
+    // A loop, since iterators do not work in constants. Go embeds the common fields, so they print flat and
+    // first.
     while i < CONTAINER.len() {
         all[i] = CONTAINER[i];
         i += 1;
@@ -406,6 +408,7 @@ pub(in crate::controlplane::validation) const SUCCESS_POLICY: &[Field] = &[("Rul
 pub(in crate::controlplane::validation) const VOLUME_NODES: &[Field] = &[("Required", "required", Ptr(NODE_SELECTOR))];
 
 /// `RollingUpdateDeployment` and `RollingUpdateDaemonSet`.
+// `Int` prints an `IntOrString` as it is and an absent one as 0, the zero value of Go's struct.
 const ROLLING: &[Field] = &[("MaxUnavailable", "maxUnavailable", Int), ("MaxSurge", "maxSurge", Int)];
 
 /// `DeploymentStrategy` and `DaemonSetUpdateStrategy`.

@@ -1,4 +1,5 @@
-//! Validation of a Job's pod failure policy, success policy and pod replacement policy.
+//! Validation of a Job's pod failure policy, success policy and pod replacement policy (`validatePodFailurePolicy`,
+//! `validateSuccessPolicy` and `validatePodReplacementPolicy` upstream), and of the index lists that statuses share.
 
 use super::super::go_form;
 use super::choice;
@@ -17,6 +18,7 @@ pub(super) fn pod_failure(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
     if rules.len() > 20 {
         out.push(FieldError::too_many(&at, rules.len(), 20));
     }
+    // Not ephemeral ones: a pod template has none.
     let names: Seen<&str> = regular_containers(spec.at(&["template", "spec"]))
         .map(|c| c.str_at(&["name"]))
         .collect();
@@ -27,6 +29,7 @@ pub(super) fn pod_failure(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
 
 fn rule(out: &mut ErrorList, spec: &Value, rule: &Value, names: &Seen<&str>, at: &FieldPath) {
     choice(out, rule, "action", at, &["Count", "FailIndex", "FailJob", "Ignore"]);
+    // The action fails one index, which only a limit per index makes possible.
     if rule.str_at(&["action"]) == "FailIndex" && spec.get("backoffLimitPerIndex").is_null() {
         out.push(FieldError::invalid(
             &at.child("action"),
@@ -53,6 +56,7 @@ fn rule(out: &mut ErrorList, spec: &Value, rule: &Value, names: &Seen<&str>, at:
         _ => return,
     };
     let mut error = FieldError::invalid(at, "", why);
+    // Upstream omits the value (`field.OmitValueType`).
     error.bad_value = None;
     out.push(error);
 }
@@ -81,6 +85,7 @@ fn exit_codes(out: &mut ErrorList, v: &Value, names: &Seen<&str>, at: &FieldPath
     let allocators: Vec<i64> = values.iter().filter_map(Value::as_i64).collect();
     let mut seen = Seen::new();
     for (i, n) in allocators.iter().enumerate() {
+        // Exit code 0 is success, which a failure policy never sees.
         if *n == 0 && v.str_at(&["operator"]) == "In" {
             out.push(FieldError::invalid(
                 &at.index(i),
@@ -101,6 +106,7 @@ pub(super) fn replacement(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
     let Some(policy) = spec.get("podReplacementPolicy").as_str() else {
         return;
     };
+    // With a failure policy a pod must have failed before its replacement can be decided on.
     let supported: &[&str] = if spec.get("podFailurePolicy").is_null() {
         &["Failed", "TerminatingOrFailed"]
     } else {
@@ -121,6 +127,7 @@ pub(super) fn success(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
         return;
     }
     let at = path.child("successPolicy");
+    // The rules refer to indexes, so nothing else is validated without them.
     if spec.str_at(&["completionMode"]) != "Indexed" {
         let shown = go_form::compact(policy, go_form::SUCCESS_POLICY);
         let why = "requires indexed completion mode";
@@ -151,6 +158,7 @@ fn success_rule(out: &mut ErrorList, completions: i64, rule: &Value, at: &FieldP
     let mut listed = None;
     if let Some(text) = indexes {
         let at = at.child("succeededIndexes");
+        // Parsed nevertheless: upstream reports both errors.
         if text.len() > 64 * 1024 {
             out.push(FieldError::too_long(&at, 64 * 1024));
         }
@@ -178,7 +186,7 @@ fn success_rule(out: &mut ErrorList, completions: i64, rule: &Value, at: &FieldP
     }
 }
 
-/// Why a list of indexes is invalid. Upstream's texts.
+/// Why a list of indexes is invalid, with upstream's messages (`validateIndexesFormat`).
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum InvalidIndexes {
     #[error(
@@ -200,27 +208,59 @@ pub(super) fn parse_indexes(text: &str, completions: i64) -> Result<i64, Invalid
     }
     let (mut total, mut last): (i64, Option<i64>) = (0, None);
     for part in text.split(',') {
-        let mut ends = Vec::new();
-        let pieces: Vec<&str> = part.split('-').collect();
-        if pieces.len() > 2 {
-            return Err(InvalidIndexes::Interval(part.to_owned()));
+        let (first, end) = interval(part, completions)?;
+        if let Some(previous) = last.filter(|l| *l >= first) {
+            return Err(InvalidIndexes::Order {
+                previous,
+                current: first,
+            });
         }
-        for piece in &pieces {
-            let n: i64 = piece
-                .parse()
-                .map_err(|_| InvalidIndexes::NotNumber((*piece).to_owned()))?;
-            if n >= completions {
-                return Err(InvalidIndexes::TooLarge((*piece).to_owned()));
-            }
-            if let Some(previous) = last.filter(|l| *l >= n) {
-                return Err(InvalidIndexes::Order { previous, current: n });
-            }
-            last = Some(n);
-            ends.push(n);
-        }
-        total += ends[ends.len() - 1] - ends[0] + 1;
+        last = Some(end);
+        total += end - first + 1;
     }
     Ok(total)
+}
+
+/// Parses one part of a list: an index, or a range as its first and last index.
+fn interval(part: &str, completions: i64) -> Result<(i64, i64), InvalidIndexes> {
+    let index = |piece: &str| match piece.parse::<i64>() {
+        Err(_) => Err(InvalidIndexes::NotNumber(piece.to_owned())),
+        Ok(n) if n >= completions => Err(InvalidIndexes::TooLarge(piece.to_owned())),
+        Ok(n) => Ok(n),
+    };
+    let (first, last) = match part.split_once('-') {
+        None => (part, None),
+        Some((_, rest)) if rest.contains('-') => return Err(InvalidIndexes::Interval(part.to_owned())),
+        Some((first, last)) => (first, Some(last)),
+    };
+    let previous = index(first)?;
+    let Some(last) = last else {
+        return Ok((previous, previous));
+    };
+    let current = index(last)?;
+    if previous >= current {
+        return Err(InvalidIndexes::Order { previous, current });
+    }
+    Ok((previous, current))
+}
+
+/// The first index that is in both lists. Invalid parts are skipped: [`parse_indexes`] reports them.
+pub(super) fn first_overlap(completed: &str, failed: &str, completions: i64) -> Option<i64> {
+    let mut lists = [completed, failed].map(|text| {
+        let parts = text.split(',');
+        parts.filter_map(move |part| interval(part, completions).ok())
+    });
+    let mut next = lists.each_mut().map(Iterator::next);
+    // Both lists increase, so one pass over them suffices: of two disjoint intervals the one that starts first cannot
+    // overlap anything that follows in the other list.
+    while let [Some(a), Some(b)] = next {
+        if a.0 <= b.1 && b.0 <= a.1 {
+            return Some(a.0.max(b.0));
+        }
+        let behind = usize::from(a.0 > b.0);
+        next[behind] = lists[behind].next();
+    }
+    None
 }
 
 #[cfg(test)]
@@ -238,6 +278,9 @@ mod tests {
             ("x", "cannot convert string to integer for index: \"x\""),
             ("9", "too large index: \"9\""),
             ("3,2", "non-increasing order, previous: 3, current: 2"),
+            ("3-3", "non-increasing order, previous: 3, current: 3"),
+            // The parts are parsed before their order is compared.
+            ("3,2-x", "cannot convert string to integer for index: \"x\""),
         ] {
             assert_eq!(parse_indexes(text, 9).unwrap_err().to_string(), why);
         }

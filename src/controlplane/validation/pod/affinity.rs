@@ -1,37 +1,78 @@
 //! Validation of affinities, node selectors and topology spread constraints.
 
+use super::Tolerated;
 use crate::apimachinery::codec::json;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::{dns1123_label, dns1123_subdomain, label_value, qualified_name};
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{Seen, invalid_each, label_selector, optional_choice, strings};
+use crate::controlplane::fields::{
+    Seen, invalid_each, label_selector, label_selector_with_any_values, optional_choice, strings,
+};
 use crate::interrupt::checkpoint;
 use std::collections::HashMap;
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 
-pub(super) fn affinity(out: &mut ErrorList, v: &Value, path: &FieldPath) {
+pub(super) fn affinity(out: &mut ErrorList, v: &Value, tolerated: Tolerated, path: &FieldPath) {
     let (node, at) = (v.get("nodeAffinity"), path.child("nodeAffinity"));
     if !node.get(REQUIRED).is_null() {
-        node_selector(out, node.get(REQUIRED), &at.child(REQUIRED));
+        node_terms(out, node.get(REQUIRED), !tolerated.node_values, &at.child(REQUIRED));
     }
+    let selector = match tolerated.affinity_values {
+        true => label_selector_with_any_values,
+        false => label_selector,
+    };
     for (i, p) in node.get(PREFERRED).items().iter().enumerate() {
         let at = at.child(PREFERRED).index(i);
         weight(out, p, &at);
+        // Values are not checked in preferences, where a wrong one only matches nothing; they cause warnings
+        // instead.
         term(out, p.get("preference"), &at.child("preference"), false);
     }
     for key in ["podAffinity", "podAntiAffinity"] {
         let (pods, at) = (v.get(key), path.child(key));
         for (i, t) in pods.get(REQUIRED).items().iter().enumerate() {
-            pod_term(out, t, &at.child(REQUIRED).index(i));
+            pod_term(out, t, selector, &at.child(REQUIRED).index(i));
         }
         for (i, p) in pods.get(PREFERRED).items().iter().enumerate() {
             let at = at.child(PREFERRED).index(i);
             weight(out, p, &at);
-            pod_term(out, p.get("podAffinityTerm"), &at.child("podAffinityTerm"));
+            pod_term(out, p.get("podAffinityTerm"), selector, &at.child("podAffinityTerm"));
         }
     }
+}
+
+/// True if the required node affinity has an invalid value.
+pub(super) fn has_invalid_node_values(affinity: &Value) -> bool {
+    let terms = affinity.at(&["nodeAffinity", REQUIRED, "nodeSelectorTerms"]).items();
+    let mut expressions = terms.iter().flat_map(|t| t.get("matchExpressions").items());
+    expressions.any(|e| strings(e.get("values")).iter().any(|v| !label_value(v).is_empty()))
+}
+
+/// True if a pod affinity has an invalid selector.
+pub(super) fn has_invalid_selectors(affinity: &Value) -> bool {
+    let mut errors = ErrorList::new();
+    let mut check = |term: &Value| {
+        for key in ["labelSelector", "namespaceSelector"] {
+            label_selector(&mut errors, term.get(key), &FieldPath::default());
+        }
+    };
+    for pods in ["podAffinity", "podAntiAffinity"].map(|key| affinity.get(key)) {
+        pods.get(REQUIRED).items().iter().for_each(&mut check);
+        let preferred = pods.get(PREFERRED).items().iter();
+        preferred.map(|p| p.get("podAffinityTerm")).for_each(&mut check);
+    }
+    !errors.is_empty()
+}
+
+/// True if a topology spread constraint has an invalid selector.
+pub(super) fn has_invalid_spread(spec: &Value) -> bool {
+    let mut errors = ErrorList::new();
+    for c in spec.get("topologySpreadConstraints").items() {
+        label_selector(&mut errors, c.get("labelSelector"), &FieldPath::default());
+    }
+    !errors.is_empty()
 }
 
 fn weight(out: &mut ErrorList, v: &Value, at: &FieldPath) {
@@ -47,12 +88,16 @@ fn weight(out: &mut ErrorList, v: &Value, at: &FieldPath) {
 
 /// Checks a `NodeSelector`: terms are alternatives, of which there must be at least one.
 pub(in crate::controlplane::validation) fn node_selector(out: &mut ErrorList, v: &Value, path: &FieldPath) {
+    node_terms(out, v, true, path);
+}
+
+fn node_terms(out: &mut ErrorList, v: &Value, check_values: bool, path: &FieldPath) {
     let (at, terms) = (path.child("nodeSelectorTerms"), v.get("nodeSelectorTerms").items());
     if terms.is_empty() {
         out.push(FieldError::required(&at, "must have at least one node selector term"));
     }
     for (i, t) in terms.iter().enumerate() {
-        term(out, t, &at.index(i), true);
+        term(out, t, &at.index(i), check_values);
     }
 }
 
@@ -63,6 +108,7 @@ fn term(out: &mut ErrorList, v: &Value, path: &FieldPath, values: bool) {
     for (i, e) in v.get("matchFields").items().iter().enumerate() {
         let at = path.child("matchFields").index(i);
         match e.str_at(&["operator"]) {
+            // A node has a single name, and the scheduler looks it up directly.
             "In" | "NotIn" => {
                 if e.get("values").items().len() != 1 {
                     let why = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector";
@@ -119,8 +165,10 @@ fn requirement(out: &mut ErrorList, e: &Value, at: &FieldPath, check_values: boo
             "not a valid selector operator",
         )),
     }
+    // Independent of the operator, so several errors may apply to one requirement.
     let key = e.str_at(&["key"]);
     invalid_each(out, &at.child("key"), key, qualified_name(key));
+    // `Gt` and `Lt` take numbers, but upstream checks them as label values only.
     if check_values {
         for (i, value) in strings(e.get("values")).into_iter().enumerate() {
             invalid_each(out, &values_at.index(i), value, label_value(value));
@@ -128,10 +176,10 @@ fn requirement(out: &mut ErrorList, e: &Value, at: &FieldPath, check_values: boo
     }
 }
 
-fn pod_term(out: &mut ErrorList, v: &Value, at: &FieldPath) {
+fn pod_term(out: &mut ErrorList, v: &Value, selector: fn(&mut ErrorList, &Value, &FieldPath), at: &FieldPath) {
     checkpoint();
     for key in ["labelSelector", "namespaceSelector"] {
-        label_selector(out, v.get(key), &at.child(key));
+        selector(out, v.get(key), &at.child(key));
     }
     for name in strings(v.get("namespaces")) {
         // As upstream, the path has no index.
@@ -140,6 +188,7 @@ fn pod_term(out: &mut ErrorList, v: &Value, at: &FieldPath) {
     for key in ["matchLabelKeys", "mismatchLabelKeys"] {
         label_keys(out, v, key, at);
     }
+    // Against the selector first, then against the other list: the order of upstream's errors.
     taken_keys(out, v, at);
     let other: Seen<&str> = strings(v.get("mismatchLabelKeys")).into_iter().collect();
     for (i, k) in strings(v.get("matchLabelKeys")).into_iter().enumerate() {
@@ -157,6 +206,7 @@ fn label_keys(out: &mut ErrorList, v: &Value, key: &str, at: &FieldPath) {
     if !keys.is_empty() && v.get("labelSelector").is_null() {
         let why = "must not be specified when labelSelector is not set";
         out.push(FieldError::forbidden(&at, why));
+        // The keys themselves are not checked any more in this case.
         return;
     }
     for (i, k) in keys.into_iter().enumerate() {
@@ -190,10 +240,11 @@ fn topology_key(out: &mut ErrorList, v: &Value, at: &FieldPath) {
     if key.is_empty() {
         out.push(FieldError::required(&at, "can not be empty"));
     }
+    // An empty key has both errors.
     invalid_each(out, &at, key, qualified_name(key));
 }
 
-pub(super) fn spread(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
+pub(super) fn spread(out: &mut ErrorList, spec: &Value, tolerated: Tolerated, path: &FieldPath) {
     let path = path.child("topologySpreadConstraints");
     let all = spec.get("topologySpreadConstraints").items();
     let pair = |c: &'_ Value| -> (String, String) {
@@ -203,6 +254,7 @@ pub(super) fn spread(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
     // Counts the remaining occurrences of each pair: all but the last are reported as duplicates, as upstream
     // does by comparing each constraint with those after it.
     let mut to_come: HashMap<(String, String), usize> = HashMap::new();
+    // Most pods have at most one constraint, which needs no formatting of keys.
     if all.len() > 1 {
         all.iter().for_each(|c| *to_come.entry(pair(c)).or_default() += 1);
     }
@@ -255,6 +307,8 @@ pub(super) fn spread(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
         }
         label_keys(out, c, "matchLabelKeys", &at);
         taken_keys(out, c, &at);
-        label_selector(out, c.get("labelSelector"), &at.child("labelSelector"));
+        if !tolerated.spread_selectors {
+            label_selector(out, c.get("labelSelector"), &at.child("labelSelector"));
+        }
     }
 }

@@ -22,6 +22,7 @@ fn is_cost(text: &str) -> bool {
 
 /// Checks the annotations of a pod or template at `path`; `old` is the stored pod on update.
 pub(super) fn annotations(out: &mut ErrorList, v: &Value, old: Option<&Value>, path: &FieldPath) {
+    // A mirror pod represents a pod that already runs on a node.
     if let Some(mirror) = v.annotation(MIRROR)
         && v.str_at(&["spec", "nodeName"]).is_empty()
     {
@@ -32,6 +33,7 @@ pub(super) fn annotations(out: &mut ErrorList, v: &Value, old: Option<&Value>, p
         tolerations(out, text, path);
     }
     if let Some(cost) = v.annotation(DELETION_COST) {
+        // Ratcheting: a bad value that is already stored must not block other changes.
         let was_bad = old
             .and_then(|o| o.annotation(DELETION_COST))
             .is_some_and(|c| !is_cost(c));
@@ -44,6 +46,7 @@ pub(super) fn annotations(out: &mut ErrorList, v: &Value, old: Option<&Value>, p
         }
     }
     let spec = v.get("spec");
+    // Collected once: an annotation per container would otherwise make this quadratic.
     let names: Seen<&str> = ["containers", "initContainers", "ephemeralContainers"]
         .iter()
         .flat_map(|list| spec.get(list).items())
@@ -53,6 +56,7 @@ pub(super) fn annotations(out: &mut ErrorList, v: &Value, old: Option<&Value>, p
     if let Some(text) = v.annotation(SECCOMP_POD) {
         seccomp(out, text, &path.child(SECCOMP_POD));
     }
+    // Two passes over the annotations: upstream reports all seccomp errors before those of AppArmor.
     for (key, value) in all.into_iter().flat_map(|m| m.iter()) {
         let value = value.as_str().unwrap_or("");
         if key.starts_with(SECCOMP) {
@@ -64,6 +68,7 @@ pub(super) fn annotations(out: &mut ErrorList, v: &Value, old: Option<&Value>, p
         let Some(container) = key.strip_prefix(APPARMOR) else {
             continue;
         };
+        // Only AppArmor annotations are checked for their container, as upstream.
         if !names.contains(&container) {
             out.push(FieldError::invalid(&path.key(key), container, "container not found"));
         }
@@ -79,6 +84,7 @@ fn seccomp(out: &mut ErrorList, profile: &str, at: &FieldPath) {
         return;
     }
     match profile.strip_prefix("localhost/") {
+        // Relative to the kubelet's directory of profiles, from which it must not escape.
         Some(file) => local_path(out, file, at),
         None => out.push(FieldError::invalid(at, profile, "must be a valid seccomp profile")),
     }
@@ -99,6 +105,8 @@ fn tolerations(out: &mut ErrorList, text: &str, path: &FieldPath) {
 /// Checks that the immutable annotations are neither added, removed nor changed.
 pub(super) fn update(out: &mut ErrorList, new: &Value, old: &Value) {
     let path = FieldPath::new("metadata").child("annotations");
+    // The kubelet sets mirror annotations and applies AppArmor profiles at start, so later changes would have
+    // no effect or mislead.
     let entries = |v: &Value| -> Vec<(String, Value)> {
         let all = v.at(&["metadata", "annotations"]).as_object();
         let all = all.into_iter().flat_map(|m| m.iter());
@@ -139,6 +147,7 @@ pub(super) fn agreement(out: &mut ErrorList, v: &Value, path: &FieldPath) {
                 annotation == "runtime/default" || (word == "seccomp" && annotation == "docker/default")
             }
             "Localhost" => local.is_some(),
+            // Without a field there is nothing to agree with; an unknown type has its own error.
             _ => return,
         };
         if !fine {
@@ -152,12 +161,14 @@ pub(super) fn agreement(out: &mut ErrorList, v: &Value, path: &FieldPath) {
     let context = v.at(&["spec", "securityContext"]);
     let at = path.child("securityContext").child("seccompProfile");
     agree(v.annotation(SECCOMP_POD), context.get("seccompProfile"), at, "seccomp");
+    // Windows has no AppArmor; the field is forbidden there.
     let windows = v.str_at(&["spec", "os", "name"]) == "windows";
     for (prefix, key, word) in [
         (SECCOMP, "seccompProfile", "seccomp"),
         (APPARMOR, "appArmorProfile", "apparmor"),
     ] {
         let all = v.at(&["metadata", "annotations"]).as_object();
+        // Skips the loop over containers for the many pods without such annotations.
         if !all.is_some_and(|m| m.keys().any(|k| k.starts_with(prefix))) || (windows && prefix == APPARMOR) {
             continue;
         }
@@ -166,6 +177,7 @@ pub(super) fn agreement(out: &mut ErrorList, v: &Value, path: &FieldPath) {
                 let annotation = format!("{prefix}{}", c.str_at(&["name"]));
                 let at = path.child(list).index(i).child("securityContext").child(key);
                 let own = c.at(&["securityContext", key]);
+                // Containers inherit the pod's AppArmor profile; upstream does not consider this for seccomp.
                 let field = if own.is_null() && prefix == APPARMOR {
                     context.get(key)
                 } else {

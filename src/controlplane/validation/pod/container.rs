@@ -4,7 +4,7 @@ use super::env;
 use super::probe::{self, PROBES};
 use super::resources::Claims;
 use super::volume::Volumes;
-use super::{mounts, resources, security};
+use super::{Tolerated, mounts, resources, security};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::{dns1123_label, net};
 use crate::apimachinery::value::Value;
@@ -17,12 +17,14 @@ pub(super) fn containers(
     spec: &Value,
     volumes: &Volumes<'_>,
     claims: &Claims<'_>,
+    tolerated: Tolerated,
     path: &FieldPath,
 ) {
     let pod = Pod {
         spec,
         volumes,
         claims,
+        tolerated,
         grace: spec.get("terminationGracePeriodSeconds").as_i64(),
     };
     let at = path.child("containers");
@@ -41,6 +43,7 @@ pub(super) fn containers(
         probe::handlers(out, c, &at, pod.grace);
         restarts(out, c, &at);
     }
+    // Across all regular containers, since they run together.
     let mut taken = Seen::new();
     for (i, c) in regular.iter().enumerate() {
         conflicts(out, c, &mut taken, &at.index(i));
@@ -54,6 +57,7 @@ struct Pod<'a> {
     spec: &'a Value,
     volumes: &'a Volumes<'a>,
     claims: &'a Claims<'a>,
+    tolerated: Tolerated,
     /// The pod's grace period in seconds.
     grace: Option<i64>,
 }
@@ -71,6 +75,7 @@ fn init<'a>(out: &mut ErrorList, pod: &Pod<'a>, names: &mut Seen<&'a str>, path:
             restarts(out, c, &at);
         }
         let name = c.str_at(&["name"]);
+        // An empty name has been reported and is not a duplicate of another one.
         if names.contains(&name) {
             out.push(FieldError::duplicate(&at.child("name"), name));
         } else if !name.is_empty() {
@@ -79,10 +84,11 @@ fn init<'a>(out: &mut ErrorList, pod: &Pod<'a>, names: &mut Seen<&'a str>, path:
         // Upstream checks init containers one at a time, hence the fresh set and index 0: they do not run
         // together.
         conflicts(out, c, &mut Seen::new(), &path.index(0));
+        // A sidecar keeps running, so it may have probes and lifecycle handlers.
         if c.str_at(&["restartPolicy"]) == "Always" {
             probe::handlers(out, c, &at, pod.grace);
         } else {
-            init_only(out, c, &at);
+            init_only(out, c, pod.tolerated, &at);
         }
     }
 }
@@ -93,6 +99,7 @@ fn conflicts(out: &mut ErrorList, c: &Value, taken: &mut Seen<String>, at: &Fiel
         if port == 0 {
             continue;
         }
+        // Also the bad value of the error: upstream joins them in this form.
         let key = format!("{}/{}/{port}", p.str_at(&["protocol"]), p.str_at(&["hostIP"]));
         if taken.contains(&key) {
             out.push(FieldError::duplicate(
@@ -105,7 +112,7 @@ fn conflicts(out: &mut ErrorList, c: &Value, taken: &mut Seen<String>, at: &Fiel
 }
 
 /// Rejects fields that only containers that keep running may have.
-fn init_only(out: &mut ErrorList, c: &Value, at: &FieldPath) {
+fn init_only(out: &mut ErrorList, c: &Value, tolerated: Tolerated, at: &FieldPath) {
     for key in std::iter::once("lifecycle").chain(PROBES) {
         if !c.get(key).is_null() {
             let why = "may not be set for init containers without restartPolicy=Always";
@@ -113,12 +120,21 @@ fn init_only(out: &mut ErrorList, c: &Value, at: &FieldPath) {
         }
     }
     for (i, p) in c.get("resizePolicy").items().iter().enumerate() {
-        if p.str_at(&["restartPolicy"]) == "RestartContainer" {
+        if !tolerated.init_restarts && p.str_at(&["restartPolicy"]) == "RestartContainer" {
             let why = "must not be set to 'RestartContainer' for non-sidecar initContainers";
             let at = at.child("resizePolicy").index(i).child("restartPolicy");
             out.push(FieldError::invalid(&at, "RestartContainer", why));
         }
     }
+}
+
+/// True if an init container that is no sidecar restarts on a resize.
+pub(super) fn has_init_restarts(spec: &Value) -> bool {
+    let all = spec.get("initContainers").items().iter();
+    let mut policies = all
+        .filter(|c| c.str_at(&["restartPolicy"]) != "Always")
+        .flat_map(|c| c.get("resizePolicy").items());
+    policies.any(|p| p.str_at(&["restartPolicy"]) == "RestartContainer")
 }
 
 /// Checks what all kinds of containers have in common.
@@ -139,8 +155,15 @@ fn common(out: &mut ErrorList, pod: &Pod<'_>, c: &Value, at: &FieldPath) {
     env::env(out, c, at);
     mounts::mounts(out, c, pod.volumes, at);
     required_choice(out, c, "imagePullPolicy", at, &["Always", "IfNotPresent", "Never"]);
-    resources::container(out, c.get("resources"), pod.claims, &at.child("resources"));
+    resources::container(
+        out,
+        c.get("resources"),
+        pod.claims,
+        pod.tolerated,
+        &at.child("resources"),
+    );
     resize(out, pod.spec, c, &at.child("resizePolicy"));
+    // Absent means true.
     let host_users = pod.spec.get("hostUsers").as_bool() != Some(false);
     security::container(out, c.get("securityContext"), &at.child("securityContext"), host_users);
 }
@@ -162,6 +185,7 @@ fn ports(out: &mut ErrorList, c: &Value, path: &FieldPath) {
         let name = p.str_at(&["name"]);
         if !name.is_empty() {
             let messages = net::port_name(name);
+            // Only valid names are remembered, so a repeated invalid one is not a duplicate.
             if !messages.is_empty() {
                 invalid_each(out, &at.child("name"), name, messages);
             } else if names.contains(&name) {
@@ -172,6 +196,7 @@ fn ports(out: &mut ErrorList, c: &Value, path: &FieldPath) {
         }
         let port = p.get("containerPort").as_i64().unwrap_or(0);
         match port {
+            // Zero is the Go value of an absent port.
             0 => out.push(FieldError::required(&at.child("containerPort"), "")),
             n => invalid_each(out, &at.child("containerPort"), n, net::port(n)),
         }
@@ -198,6 +223,7 @@ fn restarts(out: &mut ErrorList, c: &Value, at: &FieldPath) {
         )),
     }
     let rules_at = at.child("restartPolicyRules");
+    // Upstream's limits of rules and, below, of exit codes: a kubelet evaluates them at every exit.
     if rules.len() > 20 {
         out.push(FieldError::too_many(&rules_at, rules.len(), 20));
     }
@@ -234,6 +260,7 @@ fn resize(out: &mut ErrorList, spec: &Value, c: &Value, at: &FieldPath) {
             out.push(FieldError::duplicate(&at.index(i), name));
         }
         match name {
+            // Errors other than duplicates are reported at the list, as upstream.
             "cpu" | "memory" => {}
             "" => out.push(FieldError::required(at, "")),
             other => out.push(FieldError::not_supported(at, other, &["cpu", "memory"])),
@@ -247,6 +274,7 @@ fn resize(out: &mut ErrorList, spec: &Value, c: &Value, at: &FieldPath) {
                 &["NotRequired", "RestartContainer"],
             )),
         }
+        // Such a resize would restart a container of a pod whose containers must not be restarted.
         if policy != "NotRequired" && spec.str_at(&["restartPolicy"]) == "Never" {
             let why = "must be 'NotRequired' when pod `restartPolicy` is 'Never'";
             out.push(FieldError::invalid(at, policy, why));
@@ -283,10 +311,13 @@ fn ephemeral(out: &mut ErrorList, pod: &Pod<'_>, known: &Seen<&str>, path: &Fiel
         if !target.is_empty() && !known.contains(&target) {
             out.push(FieldError::not_found(&at.child("targetContainerName"), target));
         }
+        // A list of forbidden fields, where upstream has one of permitted fields: the rest of the struct is
+        // permitted.
         for key in NOT_EPHEMERAL.iter().filter(|k| !c.get(k).is_empty_value()) {
             out.push(FieldError::forbidden(&at.child(key), NOT_FOR_THEM));
         }
         for (i, mount) in c.get("volumeMounts").items().iter().enumerate() {
+            // Sub-path mounts are released only with the pod, so each debugging session would leak one.
             for key in ["subPath", "subPathExpr"] {
                 if !mount.str_at(&[key]).is_empty() {
                     let at = at.child("volumeMounts").index(i).child(key);

@@ -58,6 +58,7 @@ pub(super) fn files(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
     for list in ["initContainers", "containers", "ephemeralContainers"] {
         for (i, c) in spec.get(list).items().iter().enumerate() {
             for (j, e) in c.get("env").items().iter().enumerate() {
+                // Before the path is formatted: almost no variable is read from a file.
                 if e.at(&["valueFrom", "fileKeyRef"]).is_null() {
                     continue;
                 }
@@ -80,6 +81,7 @@ pub(super) fn files(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
 
 fn source(out: &mut ErrorList, e: &Value, at: &FieldPath) {
     let v = e.get("valueFrom");
+    // All members count, also ones that were added to the API later and have no rules here.
     let count = v.as_object().map_or(0, |m| m.values().filter(|x| !x.is_null()).count());
     const SOURCES: [&str; 5] = [
         "fieldRef",
@@ -96,6 +98,8 @@ fn source(out: &mut ErrorList, e: &Value, at: &FieldPath) {
             "resourceFieldRef" => resource_ref(out, r, false, &at),
             "configMapKeyRef" | "secretKeyRef" => {
                 let name = r.str_at(&["name"]);
+                // An empty name gets the message about subdomains, not `Required`: upstream does not test for
+                // it.
                 invalid_each(out, &at.child("name"), name, dns1123_subdomain(name));
                 required_valid(out, &at.child("key"), r.str_at(&["key"]), config_map_key);
             }
@@ -113,6 +117,7 @@ fn source(out: &mut ErrorList, e: &Value, at: &FieldPath) {
             _ => {}
         }
     }
+    // One error at most, in upstream's order of precedence.
     let why = if count == 0 {
         "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"
     } else if !e.str_at(&["value"]).is_empty() {
@@ -170,6 +175,7 @@ pub(in crate::controlplane::validation) fn field_ref(out: &mut ErrorList, v: &Va
     let (version, text) = (v.str_at(&["apiVersion"]), v.str_at(&["fieldPath"]));
     let text_at = at.child("fieldPath");
     if version.is_empty() {
+        // Stops: the path can only be converted for a version.
         return out.push(FieldError::required(&at.child("apiVersion"), ""));
     }
     if text.is_empty() {
@@ -182,12 +188,14 @@ pub(in crate::controlplane::validation) fn field_ref(out: &mut ErrorList, v: &Va
     match subscripted(text) {
         // As upstream, an invalid key is reported at the reference, not at `fieldPath`.
         Some(("metadata.annotations", key)) => {
+            // Annotation keys may be upper case, but the rule for label keys is applied to a lowered copy.
             let key = key.to_lowercase();
             let messages = qualified_name(&key);
             invalid_each(out, at, key.as_str(), messages);
         }
         Some((_, key)) => invalid_each(out, at, key, qualified_name(key)),
         None => {
+            // The allowed paths are the converted ones.
             let text = if text == "spec.host" { "spec.nodeName" } else { text };
             if !allowed.contains(&text) {
                 out.push(FieldError::not_supported(&text_at, text, allowed));
@@ -213,6 +221,7 @@ pub(in crate::controlplane::validation) fn resource_ref(
 ) {
     let name = v.str_at(&["resource"]);
     let huge = name.starts_with("limits.hugepages-") || name.starts_with("requests.hugepages-");
+    // A variable refers to its own container by default; a volume belongs to none.
     if in_volume && v.str_at(&["containerName"]).is_empty() {
         out.push(FieldError::required(&at.child("containerName"), ""));
     } else if name.is_empty() {
@@ -226,9 +235,11 @@ pub(in crate::controlplane::validation) fn resource_ref(
 }
 
 fn divisor(out: &mut ErrorList, v: &Value, name: &str, at: &FieldPath) {
+    // Zero means the default of 1.
     let Some(q) = quantity(v.get("divisor")).filter(|q| q.milli_value() != 0) else {
         return;
     };
+    // Compared in canonical form, so that `1000m` counts as `1`.
     let text = q.to_string();
     let bytes = [
         "1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei",
@@ -237,6 +248,7 @@ fn divisor(out: &mut ErrorList, v: &Value, name: &str, at: &FieldPath) {
         "cpu" if ["1m", "1"].contains(&text.as_str()) => return,
         "cpu" => {
             let why = "only divisor's values 1m and 1 are supported with the cpu resource";
+            // The bad value is the resource's name, as upstream, not the divisor.
             out.push(FieldError::invalid(at, name, why));
             return;
         }
@@ -269,6 +281,7 @@ fn env_from(out: &mut ErrorList, e: &Value, list: &FieldPath, index: usize) {
         let at = at.child(key).child("name");
         match e.str_at(&[key, "name"]) {
             "" => out.push(FieldError::required(&at, "")),
+            // As a prefix: upstream permits a trailing hyphen here.
             name => invalid_each(out, &at, name, name_is_dns_subdomain(name, true)),
         }
     }

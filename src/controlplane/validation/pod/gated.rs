@@ -1,4 +1,6 @@
-//! Updates of scheduling constraints while a pod has scheduling gates: they may only become narrower.
+//! Updates of scheduling constraints while a pod has scheduling gates: they may only become narrower, so that an
+//! external controller can refine but not override them (`validateNodeAffinityMutation` upstream). Entry point:
+//! [`places`].
 
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::value::Value;
@@ -23,12 +25,14 @@ pub(super) fn places(out: &mut ErrorList, new: &Value, old: &Value, path: &Field
             .clone()
     };
     let (now, was) = (terms(new), terms(old));
+    // Without terms every node matches: any new terms are narrower.
     if was.items().is_empty() {
         return;
     }
     let at = ["affinity", "nodeAffinity", REQUIRED, "nodeSelectorTerms"]
         .iter()
         .fold(path.clone(), |at, k| at.child(k));
+    // Terms are alternatives: a further one would widen the choice.
     if now.items().len() != was.items().len() {
         let why = "no additions/deletions to non-empty NodeSelectorTerms list are allowed";
         out.push(FieldError::invalid(&at, now.clone(), why));
@@ -40,6 +44,7 @@ pub(super) fn places(out: &mut ErrorList, new: &Value, old: &Value, path: &Field
             let (now, was) = (now.get(key).items(), was.get(key).items());
             now.len() >= was.len() && now.iter().zip(was).all(|(a, b)| same(a, b))
         };
+        // An empty term matches no node, so requirements added to it would make it match some.
         let empty = was.is_empty_value();
         if !grew("matchExpressions") || !grew("matchFields") || (empty && !now.is_empty_value()) {
             let why = "only additions are allowed (no mutations or deletions)";

@@ -10,6 +10,7 @@ use crate::interrupt::checkpoint;
 pub(super) fn mounts(out: &mut ErrorList, c: &Value, volumes: &Volumes<'_>, at: &FieldPath) {
     let path = at.child("volumeMounts");
     let devices = c.get("volumeDevices").items();
+    // Indexed once: the lists are the client's, and comparing all pairs would be quadratic.
     let device_paths: Seen<&str> = devices.iter().map(|d| d.str_at(&["devicePath"])).collect();
     let device_names: Seen<&str> = devices.iter().map(|d| d.str_at(&["name"])).collect();
     let mut paths: Seen<&str> = Seen::new();
@@ -20,6 +21,7 @@ pub(super) fn mounts(out: &mut ErrorList, c: &Value, volumes: &Volumes<'_>, at: 
         if name.is_empty() {
             out.push(FieldError::required(&at.child("name"), ""));
         }
+        // Also for an empty name: both errors are upstream's.
         if !volumes.has(name) {
             out.push(FieldError::not_found(&at.child("name"), name));
         }
@@ -27,6 +29,7 @@ pub(super) fn mounts(out: &mut ErrorList, c: &Value, volumes: &Volumes<'_>, at: 
             out.push(FieldError::required(&at.child("mountPath"), ""));
         }
         let mut refuse = |key: &str, shown: &str, why: &str| out.push(FieldError::invalid(&at.child(key), shown, why));
+        // Compared as written: `/a` and `/a/` are different to upstream.
         if !paths.insert(mount) {
             refuse("mountPath", mount, "must be unique");
         }
@@ -55,6 +58,7 @@ fn propagation(out: &mut ErrorList, c: &Value, m: &Value, path: &FieldPath) {
     match mode {
         None | Some("HostToContainer" | "None") => {}
         Some("Bidirectional") => {
+            // Mounts propagated to the host outlive the container and could replace files of the node.
             if c.at(&["securityContext", "privileged"]).as_bool() != Some(true) {
                 let why = "Bidirectional mount propagation is available only to privileged containers";
                 out.push(FieldError::forbidden(&at, why));
@@ -76,6 +80,7 @@ fn propagation(out: &mut ErrorList, c: &Value, m: &Value, path: &FieldPath) {
                     "may only be specified when readOnly is true",
                 ));
             }
+            // Mounts that appear later could not be made read-only.
             if !matches!(mode, None | Some("None")) {
                 let why = "may only be specified when mountPropagation is None or not specified";
                 out.push(FieldError::forbidden(&at, why));
@@ -119,6 +124,7 @@ fn devices(out: &mut ErrorList, c: &Value, volumes: &Volumes<'_>, mounted: &Seen
         }
         if path.split('/').any(|p| p == "..") {
             out.push(FieldError::invalid(&path_at, path, "can not contain backsteps ('..')"));
+        // A path with backsteps is not remembered, as upstream.
         } else {
             paths.insert(path);
         }
@@ -133,6 +139,7 @@ fn devices(out: &mut ErrorList, c: &Value, volumes: &Volumes<'_>, mounted: &Seen
             let why = "must not already exist as a path in volumeMounts";
             out.push(FieldError::invalid(&path_at, path, why));
         }
+        // Empty names have been reported and are not duplicates of each other.
         if !name.is_empty() {
             names.insert(name);
         }

@@ -27,8 +27,9 @@ pub(crate) fn ephemeral_containers_update(new: &Value, old: &Value) -> ErrorList
     let path = FieldPath::new("spec").child("ephemeralContainers");
     let at = path.as_str().to_owned();
     // The strategy has restored the rest of the spec, so its errors are none of this request's.
-    let mut out: ErrorList = checked_spec(new)
+    let mut out: ErrorList = checked_spec(new, Some(old))
         .into_iter()
+        // The count of omitted errors is kept: it may include relevant ones.
         .filter(|e| e.is_more() || e.field.starts_with(&at))
         .collect();
     // Reversed, so that the first of several containers with one name wins.
@@ -40,6 +41,7 @@ pub(crate) fn ephemeral_containers_update(new: &Value, old: &Value) -> ErrorList
         match now.get(name) {
             None => out.push(FieldError::forbidden(
                 &path,
+                // The newline is upstream's: it appends a diff, which is empty here.
                 format!("existing ephemeral containers {shown} may not be removed\n"),
             )),
             Some(is) if !same(is, was) => {
@@ -53,15 +55,16 @@ pub(crate) fn ephemeral_containers_update(new: &Value, old: &Value) -> ErrorList
     out
 }
 
-/// False if a running container lacks `status.resources`: its kubelet does not support resizing.
+/// False if the first running container lacks `status.resources`: its kubelet does not support resizing. Without any
+/// running container the node is assumed to support it.
 fn node_can_resize(pod: &Value) -> bool {
-    let statuses = pod.at(&["status", "containerStatuses"]).items();
-    !statuses
-        .iter()
-        .any(|c| !c.at(&["state", "running"]).is_null() && c.get("resources").is_null())
+    let mut statuses = pod.at(&["status", "containerStatuses"]).items().iter();
+    let running = statuses.find(|c| !c.at(&["state", "running"]).is_null());
+    running.is_none_or(|c| !c.get("resources").is_null())
 }
 
 fn order(out: &mut ErrorList, new: &Value, old: &Value, spec: &FieldPath) -> bool {
+    // Success is read off the number of errors, since `out` may hold earlier ones.
     let before = out.len();
     for key in ["containers", "initContainers"] {
         let (now, was) = (new.at(&["spec", key]).items(), old.at(&["spec", key]).items());
@@ -69,6 +72,7 @@ fn order(out: &mut ErrorList, new: &Value, old: &Value, spec: &FieldPath) -> boo
         if now.len() != was.len() {
             let why = "containers may not be added or removed on resize";
             out.push(FieldError::forbidden(&path, why));
+            // Positions cannot be compared if the lengths differ.
             continue;
         }
         for (i, _) in now
@@ -85,6 +89,7 @@ fn order(out: &mut ErrorList, new: &Value, old: &Value, spec: &FieldPath) -> boo
 }
 
 fn lost(now: &Value, was: &Value) -> bool {
+    // A resize changes amounts: entries may be added, but not dropped.
     let mut had = was.as_object().into_iter().flat_map(|m| m.keys());
     had.any(|k| now.get(k).is_null())
 }
@@ -104,6 +109,7 @@ fn forget_cpu_and_memory(now: &mut Value, was: &Value) {
         for resource in ["cpu", "memory"] {
             restore(now, was, &["resources", side, resource]);
         }
+        // Absent, null and empty maps must compare equal after the reset.
         if now.at(&["resources", side]).is_empty_value() {
             restore(now, was, &["resources", side]);
         }
@@ -121,24 +127,30 @@ pub(crate) fn resize(new: &Value, old: &Value) -> ErrorList {
     if old.str_at(&["spec", "os", "name"]) == "windows" {
         return only("windows pods cannot be resized");
     }
-    let mut out = checked_spec(new);
+    let mut out = checked_spec(new, Some(old));
     let spec = FieldPath::new("spec");
+    // The class decides about cgroups and eviction when the pod starts; it cannot change later.
     let was = match old.str_at(&["status", "qosClass"]) {
         "" => quality_of_service(old),
         class => class,
     };
     if was != quality_of_service(new) {
         let why = "Pod QOS Class may not change as a result of resizing";
+        // Upstream's bad value is the class in the status, not the computed one.
         out.push(FieldError::invalid(&spec, new.at(&["status", "qosClass"]).clone(), why));
     }
+    // By the stored status: the client's is ignored on this subresource.
     if !node_can_resize(old) {
         let why = "Pod running on node without support for resize";
         out.push(FieldError::forbidden(&spec, why));
     }
+    // Before the order of the containers, on which it does not depend.
+    pod_level(&mut out, new, old, &spec);
+    // The rest pairs containers by position.
     if !order(&mut out, new, old, &spec) {
         return out;
     }
-    pod_level(&mut out, new, old, &spec);
+    // Init containers first, as upstream, which visits them in this order.
     for key in ["initContainers", "containers"] {
         let both = new
             .at(&["spec", key])
@@ -181,6 +193,7 @@ fn init_container(out: &mut ErrorList, now: &Value, was: &Value, at: &FieldPath)
         let mut policies = c.get("resizePolicy").items().iter();
         policies.any(|p| p.str_at(&["restartPolicy"]) == "RestartContainer")
     };
+    // Such a container would have to run again, after the pod has started.
     if !sidecar && restarts(was) && !same(now.get("resources"), was.get("resources")) {
         let why = "non-sidecar init containers with a resize policy of RestartContainer cannot be resized";
         out.push(FieldError::forbidden(at, why));
@@ -262,6 +275,41 @@ mod tests {
             aggregate(&resize(&new, &old)),
             "spec.containers[0].name: Forbidden: containers may not be renamed or reordered on resize"
         );
+    }
+
+    #[test]
+    fn pod_level_resources_are_checked_even_if_containers_are_renamed() {
+        let mut old = pod(json!({}));
+        old.set(&["spec", "resources"], json!({"requests": {"cpu": "1"}}));
+        let mut new = old.clone();
+        new.set(&["spec", "resources"], json!({"requests": {"memory": "1Gi"}}));
+        for c in elements_mut(&mut new, &["spec", "containers"]) {
+            c.set(&["name"], "other");
+        }
+        let errors = aggregate(&resize(&new, &old));
+        for want in [
+            "spec.resources.requests: Forbidden: pod-level resource requests cannot be removed",
+            "spec.containers[0].name: Forbidden: containers may not be renamed or reordered on resize",
+        ] {
+            assert!(errors.contains(want), "{errors}");
+        }
+    }
+
+    #[test]
+    fn the_first_running_container_tells_whether_the_node_can_resize() {
+        let can = |statuses: Value| {
+            let mut v = json!({});
+            v.set(&["status", "containerStatuses"], statuses);
+            node_can_resize(&v)
+        };
+        let (with, without) = (
+            json!({"state": {"running": {}}, "resources": {}}),
+            json!({"state": {"running": {}}}),
+        );
+        let waiting = json!({"state": {"waiting": {}}});
+        assert!(can(json!([])) && can(Value::from(vec![waiting.clone()])));
+        assert!(can(Value::from(vec![waiting.clone(), with.clone(), without.clone()])));
+        assert!(!can(Value::from(vec![waiting, without, with])));
     }
 
     #[test]

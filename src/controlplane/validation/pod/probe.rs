@@ -1,4 +1,5 @@
-//! Validation of probes and lifecycle handlers.
+//! Validation of probes and lifecycle handlers (`validateProbe` and `validateHandler` upstream). Entry point:
+//! [`handlers`].
 
 use super::super::common::NOT_NEGATIVE;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
@@ -42,11 +43,13 @@ fn probe(out: &mut ErrorList, v: &Value, key: &str, at: &FieldPath, grace: Optio
         if n <= 0 {
             out.push(FieldError::invalid(&at, n, "must be greater than 0"));
         }
+        // A failing readiness probe does not terminate the container.
         if key == "readinessProbe" {
             out.push(FieldError::invalid(&at, n, "must not be set for readinessProbes"));
         }
     }
     let success = v.get("successThreshold").as_i64().unwrap_or(0);
+    // Liveness and startup probes act on the first success; several in a row have no meaning.
     if key != "readinessProbe" && success != 1 {
         out.push(FieldError::invalid(&at.child("successThreshold"), success, "must be 1"));
     }
@@ -54,8 +57,10 @@ fn probe(out: &mut ErrorList, v: &Value, key: &str, at: &FieldPath, grace: Optio
 
 fn handler(out: &mut ErrorList, v: &Value, path: &FieldPath, grace: Option<i64>, sleeps: bool) {
     let mut count = 0;
+    // The order decides which of several handlers is reported as the excess one.
     for key in ["exec", "httpGet", "tcpSocket", "grpc", "sleep"] {
         let h = v.get(key);
+        // Probes cannot sleep: the field exists only in lifecycle handlers.
         if h.is_null() || (key == "sleep" && !sleeps) {
             continue;
         }
@@ -75,6 +80,7 @@ fn handler(out: &mut ErrorList, v: &Value, path: &FieldPath, grace: Option<i64>,
             "sleep" => {
                 let n = h.get("seconds").as_i64().unwrap_or(0);
                 if let Some(grace) = grace
+                    // Equal is accepted, despite the message.
                     && !(0..=grace).contains(&n)
                 {
                     let why = format!("must be non-negative and less than terminationGracePeriodSeconds ({grace})");
@@ -95,6 +101,7 @@ fn http_get(out: &mut ErrorList, h: &Value, at: &FieldPath) {
     }
     port(out, h.get("port"), &at.child("port"));
     required_choice(out, h, "scheme", at, &["HTTP", "HTTPS"]);
+    // As upstream, the path has no index.
     for header in h.get("httpHeaders").items() {
         let name = header.str_at(&["name"]);
         invalid_each(out, &at.child("httpHeaders"), name, http_header_name(name));

@@ -2,11 +2,12 @@
 
 use super::super::common::{is_whole, quantity};
 use super::super::quota::{amount, container_name, is_overcommitted, resource_name};
+use super::Tolerated;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, cut};
 use crate::apimachinery::quantity::Quantity;
 use crate::apimachinery::validation::dns1123_label;
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{Seen, invalid_each};
+use crate::controlplane::fields::{Seen, invalid_each, regular_containers};
 use crate::interrupt::checkpoint;
 use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
@@ -23,10 +24,11 @@ fn is_huge_pages(name: &str) -> bool {
 type Names = fn(&mut ErrorList, &str, &FieldPath);
 
 /// Checks the names and quantities of a single resource list, as if it were a container's limits.
-pub(super) fn list(out: &mut ErrorList, v: &Value, path: &FieldPath) {
+pub(super) fn list(out: &mut ErrorList, v: &Value, tolerated: Tolerated, path: &FieldPath) {
     let mut limits = Value::object();
+    // Upstream validates an overhead as limits, so its error paths contain `limits`.
     limits.set(&["limits"], v.clone());
-    requirements(out, &limits, container_name, path);
+    requirements(out, &limits, container_name, tolerated, path);
 }
 
 fn huge_pages(out: &mut ErrorList, name: &str, q: &Value, at: &FieldPath) {
@@ -34,11 +36,24 @@ fn huge_pages(out: &mut ErrorList, name: &str, q: &Value, at: &FieldPath) {
         return;
     };
     let Some(n) = quantity(q) else { return };
+    // The page size is a part of the name, such as `hugepages-2Mi`; a size of zero or a fraction would break
+    // the division.
     let page = quantity(&page.into()).filter(|p| p.value() > 0 && is_whole(*p));
     if page.is_none_or(|p| n.value() % p.value() != 0) {
         let why = format!("{n} is not positive integer multiple of {name}");
         out.push(FieldError::invalid(at, q.clone(), why));
     }
+}
+
+/// True if a container or the overhead has an amount of huge pages that is no multiple of the page size.
+pub(super) fn has_partial_pages(spec: &Value) -> bool {
+    let requirements = regular_containers(spec).map(|c| c.get("resources"));
+    let lists = requirements.flat_map(|r| [r.get("limits"), r.get("requests")]);
+    let mut errors = ErrorList::new();
+    for (name, q) in lists.chain([spec.get("overhead")]).flat_map(entries) {
+        huge_pages(&mut errors, name, q, &FieldPath::default());
+    }
+    !errors.is_empty()
 }
 
 /// Names of a pod's resource claims.
@@ -61,6 +76,7 @@ impl<'a> Claims<'a> {
     fn shown(&self) -> &str {
         self.shown.get_or_init(|| {
             let mut names: Vec<&str> = self.names.iter().copied().collect();
+            // The set has no order, but the message must be the same for the same pod.
             names.sort_unstable();
             cut(names.join(", "), MAX_NAMES)
         })
@@ -75,13 +91,19 @@ pub(in crate::controlplane::validation) fn container(
     out: &mut ErrorList,
     v: &Value,
     claims: &Claims<'_>,
+    tolerated: Tolerated,
     path: &FieldPath,
 ) {
-    requirements(out, v, container_name, path);
+    requirements(out, v, container_name, tolerated, path);
     container_claims(out, v, claims, path);
 }
 
-fn requirements(out: &mut ErrorList, v: &Value, name_rule: Names, path: &FieldPath) {
+fn requirements(out: &mut ErrorList, v: &Value, name_rule: Names, tolerated: Tolerated, path: &FieldPath) {
+    let huge_pages = |out: &mut ErrorList, name: &str, q: &Value, at: &FieldPath| {
+        if !tolerated.partial_pages {
+            huge_pages(out, name, q, at);
+        }
+    };
     let limits_at = path.child("limits");
     for (name, q) in entries(v.get("limits")) {
         checkpoint();
@@ -97,6 +119,7 @@ fn requirements(out: &mut ErrorList, v: &Value, name_rule: Names, path: &FieldPa
         name_rule(out, name, &at);
         amount(out, name, q, &at);
         match (quantity(q), quantity(v.at(&["limits", name]))) {
+            // Extended resources and huge pages are handed out whole.
             (Some(r), Some(l)) if r != l && !is_overcommitted(name) => {
                 let why = format!("must be equal to {name} limit of {l}");
                 out.push(FieldError::invalid(&requests_at, q.clone(), why));
@@ -112,6 +135,7 @@ fn requirements(out: &mut ErrorList, v: &Value, name_rule: Names, path: &FieldPa
             }
             _ => {}
         }
+        // After the comparison with the limit, unlike above: upstream's order.
         huge_pages(out, name, q, &at);
     }
     let all = || {
@@ -119,6 +143,7 @@ fn requirements(out: &mut ErrorList, v: &Value, name_rule: Names, path: &FieldPa
             .into_iter()
             .flat_map(|s| entries(v.get(s)).map(|(k, _)| k))
     };
+    // Huge pages alone would leave the pod in the class BestEffort while it holds pinned memory.
     if all().any(is_huge_pages) && !all().any(|k| matches!(k, "cpu" | "memory")) {
         out.push(FieldError::forbidden(path, "HugePages require cpu or memory"));
     }
@@ -147,14 +172,19 @@ fn container_claims(out: &mut ErrorList, v: &Value, known: &Claims<'_>, path: &F
                 out.push(FieldError::duplicate(&at, key.as_str()));
             } else if request.is_empty() {
                 let parts = parts.get(name).copied().unwrap_or(0);
+                // A claim as a whole overlaps with each of its requests seen before; upstream reports each
+                // pair. `push_times` avoids quadratic time.
                 out.push_times(parts, || FieldError::duplicate(&at, name));
             }
             if let Some((claim, _)) = key.split_once('/') {
+                // A slice of `name` instead of `key`, which is moved into the set; both start with the same
+                // bytes.
                 *parts.entry(&name[..claim.len()]).or_default() += 1;
             }
             seen.insert(key);
         }
         if !known.contains(name) {
+            // Formatted only if the list has room: the message repeats all names.
             out.push_with(|| {
                 let mut e = FieldError::not_found(&at, name);
                 e.detail = if known.names.is_empty() {
@@ -170,6 +200,7 @@ fn container_claims(out: &mut ErrorList, v: &Value, known: &Claims<'_>, path: &F
 
 /// Checks the name of a resource that may be set at pod level.
 fn pod_name(out: &mut ErrorList, name: &str, at: &FieldPath) {
+    // Only a valid name is compared with the supported ones.
     let before = out.len();
     resource_name(out, name, at);
     if out.len() == before && !matches!(name, "cpu" | "memory") && !is_huge_pages(name) {
@@ -191,6 +222,7 @@ struct Need {
 /// concurrent sum and the peak during initialization (upstream's `AggregateContainerRequests` in
 /// `k8s.io/component-helpers/resource`).
 fn together<'a>(spec: &'a Value, side: &str) -> HashMap<&'a str, Need> {
+    // `None` stays distinct from zero: a resource that no container has is not compared.
     let plus = |a: Option<Quantity>, b: Quantity| Some(a.map_or(b, |a| a.plus(b)));
     let mut needs: HashMap<&str, Need> = HashMap::new();
     let of = |c: &'a Value| {
@@ -205,6 +237,7 @@ fn together<'a>(spec: &'a Value, side: &str) -> HashMap<&'a str, Need> {
         let stays = c.str_at(&["restartPolicy"]) == "Always";
         for (name, q) in of(c) {
             let need = needs.entry(name).or_default();
+            // Sidecars listed before this container are already running when it starts.
             let now = plus(need.sidecars, q);
             if stays {
                 need.all = plus(need.all, q);
@@ -223,7 +256,13 @@ impl Need {
 }
 
 /// Checks pod-level resources against those of the containers.
-pub(super) fn pod_level(out: &mut ErrorList, spec: &Value, claims: &Claims<'_>, path: &FieldPath) {
+pub(super) fn pod_level(
+    out: &mut ErrorList,
+    spec: &Value,
+    claims: &Claims<'_>,
+    tolerated: Tolerated,
+    path: &FieldPath,
+) {
     let (v, at) = (spec.get("resources"), path.child("resources"));
     if v.is_null() {
         return;
@@ -236,7 +275,7 @@ pub(super) fn pod_level(out: &mut ErrorList, spec: &Value, claims: &Claims<'_>, 
         let why = "claims may not be set for Resources at pod-level";
         out.push(FieldError::forbidden(&at.child("claims"), why));
     }
-    requirements(out, v, pod_name, &at);
+    requirements(out, v, pod_name, tolerated, &at);
     container_claims(out, v, claims, &at);
     let needs = together(spec, "requests");
     for (name, q) in entries(v.get("requests")) {
@@ -248,6 +287,8 @@ pub(super) fn pod_level(out: &mut ErrorList, spec: &Value, claims: &Claims<'_>, 
         }
     }
     let needs = together(spec, "limits");
+    // Only huge pages: limits of cpu and memory may add up to more than the pod's limit, since containers
+    // share it.
     for (name, q) in entries(v.get("limits")).filter(|(name, _)| is_huge_pages(name)) {
         if let (Some(own), Some(sum)) = (quantity(q), needs.get(name).and_then(Need::most))
             && own < sum

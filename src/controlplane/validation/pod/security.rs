@@ -1,9 +1,9 @@
 //! Validation of security contexts of pods and containers, and of fields that the pod's operating system
-//! lacks.
+//! lacks. Entry points: [`pod`], [`container`] and [`os`].
 
 use super::super::common::local_path;
 use super::super::{common, go_form};
-use super::windows;
+use super::{Tolerated, windows};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::net;
 use crate::apimachinery::value::Value;
@@ -11,11 +11,12 @@ use crate::controlplane::fields::{Seen, invalid_each, optional_choice, strings};
 
 fn id(out: &mut ErrorList, v: &Value, at: &FieldPath) {
     if let Some(n) = v.as_i64() {
+        // Linux has 32-bit ids, but upstream excludes the upper half.
         invalid_each(out, at, n, net::in_range(n, 0, i64::from(i32::MAX)));
     }
 }
 
-pub(super) fn pod(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
+pub(super) fn pod(out: &mut ErrorList, spec: &Value, tolerated: Tolerated, path: &FieldPath) {
     let (v, at) = (spec.get("securityContext"), path.child("securityContext"));
     for key in ["fsGroup", "runAsUser", "runAsGroup"] {
         id(out, v.get(key), &at.child(key));
@@ -30,12 +31,13 @@ pub(super) fn pod(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
         let why = "ShareProcessNamespace and HostPID cannot both be enabled";
         out.push(FieldError::invalid(&at.child("shareProcessNamespace"), true, why));
     }
-    sysctls(out, spec, &at.child("sysctls"));
+    sysctls(out, spec, tolerated, &at.child("sysctls"));
     optional_choice(out, v, "fsGroupChangePolicy", &at, &["Always", "OnRootMismatch"]);
     seccomp(out, v.get("seccompProfile"), &at.child("seccompProfile"));
     windows::credentials(out, v.get("windowsOptions"), &at.child("windowsOptions"));
     app_armor(out, v.get("appArmorProfile"), &at.child("appArmorProfile"));
     optional_choice(out, v, "supplementalGroupsPolicy", &at, &["Merge", "Strict"]);
+    // `MountOption` needs the gate `SELinuxMount`, which is off.
     optional_choice(out, v, "seLinuxChangePolicy", &at, &["Recursive"]);
 }
 
@@ -47,15 +49,39 @@ fn is_sysctl(name: &str) -> bool {
             && s.bytes()
                 .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-' || c == b'_')
     };
+    // Both separators may be mixed, as in upstream's regular expression.
     name.len() <= 253 && name.split(['.', '/']).all(word)
 }
 
-fn sysctls(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
+/// The field by which the pod shares the namespace of this sysctl with the host, for which it would be changed.
+fn shared_by(spec: &Value, name: &str) -> Option<&'static str> {
+    let flag = |key: &str| spec.get(key).as_bool() == Some(true);
+    // The kernel accepts both separators; namespaces are recognized in the dotted form.
+    let plain = name.replace('/', ".");
+    let of_messages = ["kernel.shm", "kernel.msg", "fs.mqueue."]
+        .iter()
+        .any(|p| plain.starts_with(p))
+        || plain == "kernel.sem";
+    if flag("hostNetwork") && plain.starts_with("net.") {
+        Some("hostNetwork")
+    } else if flag("hostIPC") && of_messages {
+        Some("hostIPC")
+    } else {
+        None
+    }
+}
+
+/// True if a sysctl would be changed for the whole host.
+pub(super) fn has_host_sysctls(spec: &Value) -> bool {
+    let mut all = spec.at(&["securityContext", "sysctls"]).items().iter();
+    all.any(|s| shared_by(spec, s.str_at(&["name"])).is_some())
+}
+
+fn sysctls(out: &mut ErrorList, spec: &Value, tolerated: Tolerated, path: &FieldPath) {
     let mut seen: Seen<&str> = Seen::new();
     for (i, s) in spec.at(&["securityContext", "sysctls"]).items().iter().enumerate() {
         let at = path.index(i).child("name");
         let name = s.str_at(&["name"]);
-        let plain = name.replace('/', ".");
         if name.is_empty() {
             out.push(FieldError::required(&at, ""));
         } else if !is_sysctl(name) {
@@ -64,18 +90,9 @@ fn sysctls(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
         } else if seen.contains(&name) {
             out.push(FieldError::duplicate(&at, name));
         }
-        let flag = |key: &str| spec.get(key).as_bool() == Some(true);
-        let of_network = plain.starts_with("net.");
-        let of_messages = ["kernel.shm", "kernel.msg", "fs.mqueue."]
-            .iter()
-            .any(|p| plain.starts_with(p))
-            || plain == "kernel.sem";
-        let key = match () {
-            () if flag("hostNetwork") && of_network => "hostNetwork",
-            () if flag("hostIPC") && of_messages => "hostIPC",
-            () => "",
-        };
-        if !key.is_empty() {
+        if !tolerated.host_sysctls
+            && let Some(key) = shared_by(spec, name)
+        {
             let why = format!("may not be specified when '{key}' is true");
             out.push(FieldError::invalid(&at, name, why));
         }
@@ -108,6 +125,7 @@ fn seccomp(out: &mut ErrorList, v: &Value, at: &FieldPath) {
             let why = "must be set when seccomp type is Localhost";
             out.push(FieldError::required(&local_at, why));
         }
+        // Relative to the kubelet's directory of profiles, from which it must not escape.
         (true, Some(file)) => local_path(out, file, &local_at),
         (false, Some(_)) => {
             let why = "can only be set when seccomp type is Localhost";
@@ -133,6 +151,7 @@ fn app_armor(out: &mut ErrorList, v: &Value, at: &FieldPath) {
                 let why = "must be set when AppArmor type is Localhost";
                 out.push(FieldError::required(&local_at, why));
             }
+            // `PATH_MAX` without the terminating zero byte.
             if name.len() > 4095 {
                 out.push(FieldError::too_long(&local_at, 4095));
             }
@@ -159,6 +178,7 @@ pub(super) fn container(out: &mut ErrorList, v: &Value, at: &FieldPath, host_use
         id(out, v.get(key), &at.child(key));
     }
     optional_choice(out, v, "procMount", at, &["Default", "Unmasked"]);
+    // An unmasked `/proc` exposes the host unless the pod has its own user namespace.
     if host_users && v.str_at(&["procMount"]) == "Unmasked" {
         let why = "`hostUsers` must be false to use `Unmasked`";
         out.push(FieldError::invalid(&at.child("procMount"), "Unmasked", why));
@@ -169,6 +189,7 @@ pub(super) fn container(out: &mut ErrorList, v: &Value, at: &FieldPath, host_use
         if v.get("privileged").as_bool() == Some(true) {
             refuse("cannot set `allowPrivilegeEscalation` to false and `privileged` to true");
         }
+        // Only this spelling: runtimes also accept `SYS_ADMIN`, which upstream overlooks.
         if strings(v.at(&["capabilities", "add"])).contains(&"CAP_SYS_ADMIN") {
             refuse("cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN");
         }
@@ -215,6 +236,7 @@ pub(super) fn os(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
         return;
     }
     let at = path.child("securityContext");
+    // In the order of upstream's visitor; the index is that within the list.
     let each = || {
         ["initContainers", "containers", "ephemeralContainers"]
             .into_iter()

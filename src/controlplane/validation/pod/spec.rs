@@ -3,7 +3,7 @@
 
 use super::super::common::go_struct;
 use super::resources::Claims;
-use super::{Of, affinity, container, env, resources, security, volume, windows};
+use super::{Of, Tolerated, affinity, container, env, resources, security, volume, windows};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::{
     dns1123_label, dns1123_subdomain, dns1123_subdomain_with_underscore, label_value, meta, net, qualified_name,
@@ -12,11 +12,12 @@ use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{Seen, invalid_each, required_choice, strings};
 use crate::interrupt::checkpoint;
 
-pub(super) fn spec(out: &mut ErrorList, spec: &Value, path: &FieldPath, of: Of<'_>) {
+pub(super) fn spec(out: &mut ErrorList, spec: &Value, path: &FieldPath, of: Of<'_>, tolerated: Tolerated) {
+    // Volumes and claims come first, because containers refer to them.
     let volumes = volume::volumes(out, spec, path, of);
     let claims = resource_claims(out, spec, path, matches!(of, Of::Pod { mirror: true, .. }));
-    container::containers(out, spec, &volumes, &claims, path);
-    resources::pod_level(out, spec, &claims, path);
+    container::containers(out, spec, &volumes, &claims, tolerated, path);
+    resources::pod_level(out, spec, &claims, tolerated, path);
     host_ports(out, spec, path);
     required_choice(out, spec, "restartPolicy", path, &["Always", "OnFailure", "Never"]);
     required_choice(
@@ -27,8 +28,8 @@ pub(super) fn spec(out: &mut ErrorList, spec: &Value, path: &FieldPath, of: Of<'
         &["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"],
     );
     meta::validate_labels(spec.get("nodeSelector"), &path.child("nodeSelector"), out);
-    security::pod(out, spec, path);
-    affinity::affinity(out, spec.get("affinity"), &path.child("affinity"));
+    security::pod(out, spec, tolerated, path);
+    affinity::affinity(out, spec.get("affinity"), tolerated, &path.child("affinity"));
     dns_config(out, spec, path);
     for (i, g) in spec.get("readinessGates").items().iter().enumerate() {
         let at = path.child("readinessGates").index(i).child("conditionType");
@@ -36,9 +37,9 @@ pub(super) fn spec(out: &mut ErrorList, spec: &Value, path: &FieldPath, of: Of<'
         invalid_each(out, &at, kind, qualified_name(kind));
     }
     gates(out, spec, path);
-    affinity::spread(out, spec, path);
+    affinity::spread(out, spec, tolerated, path);
     windows::host_processes(out, spec, path);
-    host_users(out, spec, path);
+    host_users(out, spec, tolerated, path);
     names(out, spec, path);
     if let Some(n) = spec.get("activeDeadlineSeconds").as_i64()
         && !(1..=i64::from(i32::MAX)).contains(&n)
@@ -61,11 +62,12 @@ pub(super) fn spec(out: &mut ErrorList, spec: &Value, path: &FieldPath, of: Of<'
     if let Some(class) = spec.get("runtimeClassName").as_str() {
         invalid_each(out, &path.child("runtimeClassName"), class, dns1123_subdomain(class));
     }
+    // Priority admission fills it in, but validation also sees templates, which have none.
     if !spec.get("preemptionPolicy").is_null() {
         required_choice(out, spec, "preemptionPolicy", path, &["PreemptLowerPriority", "Never"]);
     }
     if !spec.get("overhead").is_empty_value() {
-        resources::list(out, spec.get("overhead"), &path.child("overhead"));
+        resources::list(out, spec.get("overhead"), tolerated, &path.child("overhead"));
     }
     security::os(out, spec, path);
     env::files(out, spec, path);
@@ -73,6 +75,7 @@ pub(super) fn spec(out: &mut ErrorList, spec: &Value, path: &FieldPath, of: Of<'
 
 /// Checks that with `hostNetwork` every host port equals its container port.
 fn host_ports(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
+    // Containers then bind directly to ports of the node.
     if spec.get("hostNetwork").as_bool() != Some(true) {
         return;
     }
@@ -96,12 +99,14 @@ fn names(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
                 "setHostnameAsFQDN",
                 "may not be specified when setHostnameAsFQDN is true",
             ),
+            // The pod then has the node's host name.
             ("hostNetwork", "may not be specified when hostNetwork is true"),
         ] {
             if spec.get(key).as_bool() == Some(true) {
                 out.push(FieldError::forbidden(&at, message));
             }
         }
+        // The kernel's limit of a host name (`HOST_NAME_MAX`).
         if name.len() > 64 {
             out.push(FieldError::too_long(&at, 64));
         }
@@ -127,7 +132,16 @@ fn gates(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
     }
 }
 
-fn host_users(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
+/// The lists of containers in the order in which upstream visits them.
+const CONTAINERS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
+
+/// True if a container of a pod with users of its own has block devices.
+pub(super) fn has_mapped_devices(spec: &Value) -> bool {
+    let all = || CONTAINERS.iter().flat_map(|list| spec.get(list).items());
+    spec.get("hostUsers").as_bool() == Some(false) && all().any(|c| !c.get("volumeDevices").items().is_empty())
+}
+
+fn host_users(out: &mut ErrorList, spec: &Value, tolerated: Tolerated, path: &FieldPath) {
     if spec.get("hostUsers").as_bool() != Some(false) {
         return;
     }
@@ -141,8 +155,9 @@ fn host_users(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
             out.push(FieldError::forbidden(&path.child(shown), "when `hostUsers` is false"));
         }
     }
-    for list in ["initContainers", "containers", "ephemeralContainers"] {
+    for list in CONTAINERS.iter().filter(|_| !tolerated.mapped_devices) {
         for (i, c) in spec.get(list).items().iter().enumerate() {
+            // Block devices cannot be mapped to other user ids.
             if !c.get("volumeDevices").items().is_empty() {
                 let at = path.child(list).index(i).child("volumeDevices");
                 out.push(FieldError::forbidden(&at, "when `hostUsers` is false"));
@@ -177,8 +192,10 @@ fn dns_config(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
     if none && servers.is_empty() {
         let why = "must provide at least one DNS nameserver when `dnsPolicy` is None";
         out.push(FieldError::required(&servers_at, why));
+        // The other settings are not looked at, as upstream.
         return;
     }
+    // Limits of `resolv.conf`: glibc reads three servers. The limits of search paths are upstream's.
     if servers.len() > 3 {
         let shown = config.get("nameservers").clone();
         out.push(FieldError::invalid(
@@ -205,6 +222,7 @@ fn dns_config(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
         out.push(FieldError::invalid(&searches_at, shown(), why));
     }
     for (i, s) in searches.iter().enumerate() {
+        // The root domain as the only search path prevents searching.
         if *s != "." {
             let bare = s.strip_suffix('.').unwrap_or(s);
             invalid_each(
@@ -237,6 +255,7 @@ fn resource_claims<'a>(out: &mut ErrorList, spec: &'a Value, path: &FieldPath, m
             // As upstream, the path is empty, which prints as brackets.
             let why = "static pods do not support resource claims";
             out.push(FieldError::forbidden(&FieldPath::new("[]"), why));
+            // Recorded nevertheless, so that containers that refer to it add no errors.
             names.insert(name);
             continue;
         }
@@ -245,6 +264,7 @@ fn resource_claims<'a>(out: &mut ErrorList, spec: &'a Value, path: &FieldPath, m
         } else if names.contains(name) {
             out.push(FieldError::duplicate(&at.child("name"), name));
         } else {
+            // Invalid names are recorded too: unlike volumes, claims are not dropped after an error.
             invalid_each(out, &at.child("name"), name, dns1123_label(name));
             names.insert(name);
         }
@@ -283,6 +303,7 @@ pub(in crate::controlplane::validation) fn toleration(out: &mut ErrorList, t: &V
     );
     if !key.is_empty() {
         invalid_each(out, &at.child("key"), key, qualified_name(key));
+    // An empty key means all taints, so there is no value to compare.
     } else if operator != "Exists" {
         let why = "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
         out.push(FieldError::invalid(&at.child("operator"), operator, why));
@@ -292,6 +313,7 @@ pub(in crate::controlplane::validation) fn toleration(out: &mut ErrorList, t: &V
         out.push(FieldError::invalid(&at.child("effect"), effect, why));
     }
     match operator {
+        // `Equal` is the default; it is not written back.
         "" | "Equal" => {
             let messages = label_value(value);
             if !messages.is_empty() {

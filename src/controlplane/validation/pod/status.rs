@@ -22,7 +22,9 @@ pub(crate) fn pod_status(new: &Value, old: &Value) -> ErrorList {
         let at = path.child("conditions").index(i);
         observed(&mut out, c, &at);
         let kind = c.str_at(&["type"]);
+        // The well-known types are exempt upstream; they would pass anyway.
         if !matches!(kind, "PodScheduled" | "Ready" | "Initialized") {
+            // The capital letter is upstream's.
             invalid_each(&mut out, &at.child("Type"), kind, qualified_name(kind));
         }
     }
@@ -50,6 +52,7 @@ pub(crate) fn pod_status(new: &Value, old: &Value) -> ErrorList {
             if *containers != "ephemeralContainers" {
                 let container = known.get(c.str_at(&["name"])).copied();
                 allocated(&mut out, c, container, &at);
+            // Ephemeral containers have no resources of their own.
             } else if !c.get("allocatedResourcesStatus").items().is_empty() {
                 let why = "must not be specified in container status";
                 out.push(FieldError::forbidden(&at, why));
@@ -69,6 +72,7 @@ const STATUSES: &[(&str, &str)] = &[
 fn nominated(out: &mut ErrorList, new: &Value, old: &Value, path: &FieldPath) {
     let of = |v: &Value| v.str_at(&["status", "nominatedNodeName"]).to_owned();
     let (now, at) = (of(new), path.child("nominatedNodeName"));
+    // An unchanged name passes even for a bound pod: other writers send it back with their own changes.
     if now.is_empty() || now == of(old) {
         return;
     }
@@ -96,10 +100,12 @@ fn restarts(container: &Value, spec: &Value, code: i64) -> bool {
         }
     };
     let own = container.str_at(&["restartPolicy"]);
+    // Rules apply only if the container has a policy of its own; any matching rule restarts it.
     if !own.is_empty() && container.get("restartPolicyRules").items().iter().any(matches) {
         return true;
     }
     let whole = spec.str_at(&["restartPolicy"]);
+    // The container's own policy overrides the pod's.
     match if own.is_empty() { whole } else { own } {
         "OnFailure" => code != 0,
         "Never" => false,
@@ -109,6 +115,7 @@ fn restarts(container: &Value, spec: &Value, code: i64) -> bool {
 
 /// Rejects transitions of terminated containers to another state, unless the container may be restarted.
 fn transitions(out: &mut ErrorList, new: &Value, old: &Value, list: &str, path: &FieldPath) {
+    // The stored spec: it is restored before validation, so both are the same.
     let spec = old.get("spec");
     let containers = match list {
         "containerStatuses" => "containers",
@@ -119,9 +126,12 @@ fn transitions(out: &mut ErrorList, new: &Value, old: &Value, list: &str, path: 
         let mut rules = c.get("restartPolicyRules").items().iter();
         rules.any(|r| r.str_at(&["action"]) == "RestartAllContainers")
     });
+    // Any exit may restart every container then, so no transition can be ruled out. Ephemeral containers are
+    // not restarted.
     if restarts_all && !containers.is_empty() {
         return;
     }
+    // By name: kubelets may reorder statuses.
     let now = new.at(&["status", list]).items().iter();
     let running = now.filter(|c| c.at(&["state", "terminated"]).is_null());
     let running: Seen<&str> = running.map(|c| c.str_at(&["name"])).collect();
@@ -133,6 +143,7 @@ fn transitions(out: &mut ErrorList, new: &Value, old: &Value, list: &str, path: 
         }
         let code = ended.get("exitCode").as_i64().unwrap_or(0);
         let container = known.get(was.str_at(&["name"]));
+        // A container that is not in the spec cannot be restarted; for ephemeral ones `known` is empty.
         if !container.is_some_and(|c| restarts(c, spec, code)) {
             let why = "may not be transitioned to non-terminated state";
             out.push(FieldError::forbidden(&path.index(i).child("state"), why));
@@ -172,6 +183,7 @@ fn addresses(out: &mut ErrorList, new: &Value, old: &Value, path: &FieldPath) {
             let at = at.index(0).child("ip");
             out.push(FieldError::invalid(&at, first.str_at(&["ip"]), why));
         }
+        // Addresses that are already stored may be in a form that is no longer valid.
         let was: Seen<&str> = was.iter().map(|o| o.str_at(&["ip"])).collect();
         for (i, ip) in all.iter().enumerate() {
             let text = ip.str_at(&["ip"]);
@@ -187,9 +199,11 @@ fn addresses(out: &mut ErrorList, new: &Value, old: &Value, path: &FieldPath) {
             let why = format!("failed to check for dual stack with error:invalid IP[{i}]: {text}");
             out.push(FieldError::internal(&at, why));
         }
+        // Strict parsing, as Go's dual-stack helper: leading zeros make an address malformed.
         let parsed: Vec<IpAddr> = all.iter().filter_map(|ip| ip.str_at(&["ip"]).parse().ok()).collect();
         let two_families = all.len() == 2 && parsed.len() == 2 && parsed[0].is_ipv4() != parsed[1].is_ipv4();
         if all.len() > 1 && !two_families {
+            // In addition to the internal error: upstream's helper returns false with it.
             let why = "may specify no more than one IP for each IP family";
             let shown: Vec<String> = all
                 .iter()
@@ -211,6 +225,7 @@ fn extended(out: &mut ErrorList, new: &Value, path: &FieldPath) {
         out.push(FieldError::required(&at, "at least one request mapping is required"));
     }
     let known: HashMap<&str, &Value> = {
+        // Collected to be reversed: the first of several containers with one name wins.
         let all: Vec<&Value> = regular_containers(new.get("spec")).collect();
         all.into_iter().rev().map(|c| (c.str_at(&["name"]), c)).collect()
     };
@@ -233,6 +248,7 @@ fn extended(out: &mut ErrorList, new: &Value, path: &FieldPath) {
         // As upstream, the path has no index.
         invalid_each(out, &path.child("requestName"), request, dns1123_label(request));
         if !seen.insert((container, resource, request)) {
+            // The triple must be unique; upstream reports each of its parts.
             for (key, value) in [
                 ("containerName", container),
                 ("resourceName", resource),
@@ -269,6 +285,7 @@ fn user(out: &mut ErrorList, pod: &Value, user: &Value, path: &FieldPath) {
                 judge(g, &at.child("supplementalGroups").index(i));
             }
         }
+        // Other values of `os.name` are invalid in the spec.
         _ => {}
     }
 }
@@ -283,9 +300,11 @@ fn allocated(out: &mut ErrorList, status: &Value, container: Option<&Value>, pat
     let claims: Seen<(&str, &str)> = claims.map(|k| (k.str_at(&["name"]), k.str_at(&["request"]))).collect();
     for (i, r) in status.get("allocatedResourcesStatus").items().iter().enumerate() {
         let (name, at) = (r.str_at(&["name"]), path.index(i));
+        // A status without a container in the spec is not an error here.
         if let Some(c) = container {
             let (found, why) = match name.strip_prefix("claim:") {
                 Some(claim) => {
+                    // Without a request the claim as a whole is meant.
                     let (claim, request) = claim.split_once('/').unwrap_or((claim, ""));
                     (
                         claims.contains(&(claim, request)),

@@ -75,6 +75,7 @@ pub(super) fn volumes<'a>(out: &mut ErrorList, spec: &'a Value, path: &FieldPath
     for (i, v) in all.iter().enumerate() {
         checkpoint();
         let at = path.child("volumes").index(i);
+        // A volume is valid if its checks add no error; `len` also counts errors beyond the list's capacity.
         let before = out.len();
         sources(out, v, &at, of);
         let name = v.str_at(&["name"]);
@@ -87,9 +88,11 @@ pub(super) fn volumes<'a>(out: &mut ErrorList, spec: &'a Value, path: &FieldPath
             }
         }
         if out.len() == before {
+            // The first of several volumes with one name is kept; the others are duplicates.
             found.0.entry(name).or_insert(v);
         }
         let claim = v.str_at(&["persistentVolumeClaim", "claimName"]);
+        // Both volumes would fight over one claim. Reported, but the volume stays valid for its mounts.
         if !claim.is_empty() && made.contains(&claim.to_owned()) {
             let why = "must not reference a PVC that gets created for an ephemeral volume";
             let at = at.child("persistentVolumeClaim").child("claimName");
@@ -107,6 +110,7 @@ fn sources(out: &mut ErrorList, v: &Value, at: &FieldPath, of: Of<'_>) {
             continue;
         }
         count += 1;
+        // Only the first source is validated in depth.
         if count > 1 {
             let why = "may not specify more than 1 volume type";
             out.push(FieldError::forbidden(&at.child(field), why));
@@ -115,6 +119,8 @@ fn sources(out: &mut ErrorList, v: &Value, at: &FieldPath, of: Of<'_>) {
             match (*key, of) {
                 ("ephemeral", Of::Pod { name: pod, .. }) if !pod.is_empty() && !name.is_empty() => {
                     let claim = format!("{pod}-{name}");
+                    // At the volume's name, the only part of the claim's name that the client can choose
+                    // freely.
                     for why in dns1123_subdomain(&claim) {
                         let text = format!("PVC name {claim:?}: {why}");
                         out.push(FieldError::invalid(&at.child("name"), name, text));
@@ -131,6 +137,7 @@ fn sources(out: &mut ErrorList, v: &Value, at: &FieldPath, of: Of<'_>) {
 }
 
 fn image(out: &mut ErrorList, v: &Value, at: &FieldPath, of: Of<'_>) {
+    // A workload's template may leave the reference to admission, such as a webhook that sets it.
     if matches!(of, Of::Pod { .. }) && v.str_at(&["reference"]).is_empty() {
         out.push(FieldError::required(&at.child("reference"), ""));
     }
@@ -139,6 +146,7 @@ fn image(out: &mut ErrorList, v: &Value, at: &FieldPath, of: Of<'_>) {
 
 /// Checks that projected service account tokens have a service account.
 pub(super) fn tokens(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
+    // Admission fills in `default`, so only servers without it get past this.
     if !spec.str_at(&["serviceAccountName"]).is_empty() {
         return;
     }

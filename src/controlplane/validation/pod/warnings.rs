@@ -41,7 +41,7 @@ const ANNOTATIONS: &[(&str, &str)] = &[
     ),
 ];
 
-/// Deprecated or removed volume types: JSON name, name in the warning, and text.
+/// Deprecated or removed volume types: JSON name, name in the warning's path, and message.
 const VOLUMES: &[(&str, &str, &str)] = &[
     (
         "photonPersistentDisk",
@@ -84,6 +84,7 @@ fn containers<'a>(spec: &'a Value, path: &str) -> Vec<(&'a Value, String)> {
 pub(crate) fn template(v: &Value, at: &str) -> Vec<String> {
     let mut out = Vec::new();
     let base = if at.is_empty() { String::new() } else { format!("{at}.") };
+    // Warnings are plain strings, so paths are too; they match those of validation errors.
     let (spec, path) = (v.get("spec"), format!("{base}spec"));
     let annotations = format!("{base}metadata.annotations");
     places(&mut out, spec, &path);
@@ -107,6 +108,7 @@ pub(crate) fn template(v: &Value, at: &str) -> Vec<String> {
         );
     }
     let seccomp = |out: &mut Vec<String>, key: &str, holder: &Value| {
+        // No warning if the field is set: the annotation is then only left for old servers.
         let unset = holder.at(&["securityContext", "seccompProfile"]).is_null();
         if unset && !v.at(&["metadata", "annotations", key]).is_null() {
             out.push(format!("{annotations}[{key}]: {SECCOMP_TEXT}"));
@@ -132,6 +134,7 @@ pub(crate) fn template(v: &Value, at: &str) -> Vec<String> {
         for (list, below, shown) in [(REQUIRED, "", ""), (PREFERRED, "podAffinityTerm", ".podAffinityTerm")] {
             for (i, t) in terms.get(list).items().iter().enumerate() {
                 let t = if below.is_empty() { t } else { t.get(below) };
+                // Valid, but probably a mistake for an empty selector, which matches all pods.
                 if t.get("labelSelector").is_null() {
                     let at = format!("{path}.affinity.{kind}.{list}[{i}]{shown}.labelSelector");
                     out.push(format!("{at}: {MATCHES_NOTHING}"));
@@ -170,6 +173,7 @@ fn places(out: &mut Vec<String>, spec: &Value, path: &str) {
     let required = required.map(|(i, t)| (t, format!("{at}.{REQUIRED}.nodeSelectorTerms[{i}]")));
     let preferred = node.get(PREFERRED).items().iter().enumerate();
     let preferred = preferred.map(|(i, p)| (p.get("preference"), format!("{at}.{PREFERRED}[{i}].preference")));
+    // Preferred terms only: in required ones invalid values are errors.
     for (term, at) in preferred.clone() {
         for (i, e) in term.get("matchExpressions").items().iter().enumerate() {
             for (j, value) in strings(e.get("values")).into_iter().enumerate() {
@@ -228,6 +232,7 @@ fn fraction(out: &mut Vec<String>, q: &Value, at: &str) {
 
 fn container(out: &mut Vec<String>, c: &Value, at: &str) {
     checkpoint();
+    // Resource by resource, with limits before requests: upstream's order.
     for key in FRACTIONS {
         for side in ["limits", "requests"] {
             let q = c.at(&["resources", side, key]);
@@ -238,6 +243,7 @@ fn container(out: &mut Vec<String>, c: &Value, at: &str) {
     for (i, e) in c.get("env").items().iter().enumerate() {
         checkpoint();
         let name = e.str_at(&["name"]);
+        // With server-side apply the list is a map keyed by name, which cannot hold both.
         if !seen.insert(name) {
             // A value that extends the previous one (`PATH=$(PATH):/x`) is intended.
             let (value, reference) = (e.str_at(&["value"]), format!("$({name})"));

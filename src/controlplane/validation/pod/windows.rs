@@ -5,7 +5,9 @@ use crate::apimachinery::validation::dns1123_subdomain;
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::invalid_each;
 
+/// Bytes of a GMSA credential spec; upstream's bound, larger than any real one.
 const MAX_SPEC_LENGTH: usize = 64 * 1024;
+/// Windows' limits of domain and user names; the first is exclusive.
 const MAX_DOMAIN_LENGTH: usize = 256;
 const MAX_USER_LENGTH: usize = 104;
 
@@ -34,12 +36,14 @@ pub(super) fn host_processes(out: &mut ErrorList, spec: &Value, path: &FieldPath
                     out.push(FieldError::invalid(&at.child("hostProcess"), own, why));
                 }
             }
+            // Containers inherit the pod's value.
             match own.or(of_pod) {
                 Some(true) => host += 1,
                 _ => other += 1,
             }
         }
     }
+    // An ordinary pod, to which none of the rules apply.
     if host == 0 {
         return;
     }
@@ -47,6 +51,7 @@ pub(super) fn host_processes(out: &mut ErrorList, spec: &Value, path: &FieldPath
         let why = "If pod contains any hostProcess containers then all containers must be HostProcess containers";
         out.push(FieldError::invalid(path, "", why));
     }
+    // Such containers run in the node's network namespace in any case.
     let on_host = spec.get("hostNetwork").as_bool() == Some(true);
     if !on_host {
         let why = "hostNetwork must be true if pod contains any hostProcess containers";
@@ -80,6 +85,7 @@ pub(super) fn credentials(out: &mut ErrorList, v: &Value, at: &FieldPath) {
 /// True for a NetBIOS or DNS domain name.
 fn is_domain(name: &str) -> bool {
     let plain = |c: char| !"\\/:*?\"<>|".contains(c);
+    // Characters, not bytes, as for the regular expression upstream.
     let net_bios = (1..=15).contains(&name.chars().count()) && !name.starts_with('.') && name.chars().all(plain);
     let label = |s: &str| {
         let edge = |c: Option<u8>| c.is_some_and(|c| c.is_ascii_alphanumeric());
@@ -100,6 +106,7 @@ fn user_name(out: &mut ErrorList, name: &str, at: &FieldPath) {
     let (domain, user) = match parts.as_slice() {
         [user] => ("", *user),
         [domain, user] => (*domain, *user),
+        // Domain and user cannot be separated, so their rules are skipped.
         _ => return wrong("runAsUserName cannot contain more than one backslash".to_owned()),
     };
     if domain.len() >= MAX_DOMAIN_LENGTH {
@@ -107,6 +114,7 @@ fn user_name(out: &mut ErrorList, name: &str, at: &FieldPath) {
             "runAsUserName's Domain length must be under {MAX_DOMAIN_LENGTH} characters"
         ));
     }
+    // An empty domain before a backslash is invalid too.
     if parts.len() == 2 && !is_domain(domain) {
         wrong("runAsUserName's Domain doesn't match the NetBios nor the DNS format".to_owned());
     }
@@ -117,6 +125,7 @@ fn user_name(out: &mut ErrorList, name: &str, at: &FieldPath) {
             "runAsUserName's User length must not be longer than {MAX_USER_LENGTH} characters"
         ));
     }
+    // An empty user has its own error.
     if !user.is_empty() && user.chars().all(|c| matches!(c, '.' | ' ')) {
         wrong("runAsUserName's User cannot contain only periods or spaces".to_owned());
     }

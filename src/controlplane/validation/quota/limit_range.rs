@@ -1,4 +1,4 @@
-//! Validation of LimitRanges.
+//! Validation of LimitRanges (`ValidateLimitRange` in upstream's `pkg/apis/core/validation`).
 
 use super::{container_name, entries, is_overcommitted, resource_name};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
@@ -17,6 +17,7 @@ pub(crate) fn limit_range(v: &Value) -> ErrorList {
         let at = path.index(i);
         let kind = item.str_at(&["type"]);
         invalid_each(&mut out, &at.child("type"), kind, qualified_name(kind));
+        // Custom types must have a domain; nothing in the server enforces them.
         let standard = matches!(kind, "Pod" | "Container" | "PersistentVolumeClaim");
         if qualified_name(kind).is_empty() && !kind.contains('/') && !standard {
             let why = "must be a standard limit type or fully qualified";
@@ -33,9 +34,11 @@ pub(crate) fn limit_range(v: &Value) -> ErrorList {
 const PARTS: [&str; 5] = ["max", "min", "default", "defaultRequest", "maxLimitRequestRatio"];
 
 fn limit(out: &mut ErrorList, item: &Value, kind: &str, at: &FieldPath) {
+    // Names of all parts come before any comparison: upstream collects the keys while it checks them.
     for part in ["max", "min"] {
         names(out, item, part, kind, at);
     }
+    // A pod has no resources of its own that a default could fill in; its containers have.
     if kind == "Pod" {
         for part in ["default", "defaultRequest"] {
             if !item.get(part).is_empty_value() {
@@ -55,6 +58,7 @@ fn limit(out: &mut ErrorList, item: &Value, kind: &str, at: &FieldPath) {
         && item.at(&["max", "storage"]).is_null()
     {
         out.push(FieldError::required(
+            // The path is upstream's; there is no such field.
             &at.child("limits"),
             "either minimum or maximum storage value is required, but neither was provided",
         ));
@@ -64,6 +68,7 @@ fn limit(out: &mut ErrorList, item: &Value, kind: &str, at: &FieldPath) {
         .iter()
         .flat_map(|p| entries(item.get(p)).map(|(k, _)| k))
         .collect();
+    // Upstream iterates over a set in random order.
     all.sort_unstable();
     all.dedup();
     for k in all {
@@ -86,12 +91,14 @@ fn compare(out: &mut ErrorList, item: &Value, k: &str, kind: &str, at: &FieldPat
     checkpoint();
     let get = |part: &str| {
         let v = item.at(&[part, k]);
+        // The value as written is kept beside the parsed one, for the bad value of the error.
         quantity(v).map(|q| (q, v.clone()))
     };
     let (max, min, default, request) = (get("max"), get("min"), get("default"), get("defaultRequest"));
     let mut refuse = |part: &str, shown: &Value, why: String| {
         out.push(FieldError::invalid(&at.child(part).key(k), shown.clone(), why));
     };
+    // Some messages print the smaller value as bad, others the larger one; hence both are returned.
     let pair = |a: &Option<(Quantity, Value)>, b: &Option<(Quantity, Value)>| match (a, b) {
         (Some((a, x)), Some((b, y))) if a > b => Some((a.to_string(), b.to_string(), x.clone(), y.clone())),
         _ => None,
@@ -132,6 +139,8 @@ fn compare(out: &mut ErrorList, item: &Value, k: &str, kind: &str, at: &FieldPat
             refuse("maxLimitRequestRatio", &shown, format!("ratio {ratio} is less than 1"));
         }
         if let (Some((max, _)), Some((min, _))) = (&max, &min) {
+            // Floating point, as upstream: the ratio is printed with six decimals. A minimum of zero gives
+            // infinity, which no ratio exceeds.
             let most = max.milli_value() as f64 / min.milli_value() as f64;
             if ratio.milli_value() as f64 / 1000.0 > most {
                 let why = format!("ratio {ratio} is greater than max/min = {most:.6}");

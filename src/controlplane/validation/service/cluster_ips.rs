@@ -19,6 +19,8 @@ pub(crate) fn related_fields(v: &Value, old: Option<&Value>) -> ErrorList {
     let list = spec.get("clusterIPs");
     let ips = strings(list);
     let single = spec.str_at(&["clusterIP"]);
+    // The strategy has derived `clusterIPs` where that is unambiguous; what still differs is the client's
+    // contradiction.
     match (single.is_empty(), ips.first()) {
         (false, None) => out.push(FieldError::required(&at, "")),
         (false, Some(first)) if *first != single => out.push(FieldError::invalid(
@@ -55,6 +57,7 @@ pub(crate) fn related_fields(v: &Value, old: Option<&Value>) -> ErrorList {
     let had = old.map_or(&[][..], |o| o.at(&["spec", "clusterIPs"]).items());
     let had: Seen<&str> = had.iter().filter_map(Value::as_str).collect();
     for (i, ip) in ips.iter().enumerate() {
+        // `None` anywhere else fails as a malformed address.
         if i == 0 && *ip == "None" {
             if ips.len() > 1 {
                 ips_fine = false;
@@ -66,6 +69,7 @@ pub(crate) fn related_fields(v: &Value, old: Option<&Value>) -> ErrorList {
             }
             continue;
         }
+        // Stored addresses may be in a form that is no longer valid.
         let messages = if had.contains(ip) {
             Vec::new()
         } else {
@@ -77,10 +81,12 @@ pub(crate) fn related_fields(v: &Value, old: Option<&Value>) -> ErrorList {
     if ips.len() > 2 {
         out.push(FieldError::invalid(&at, list.clone(), "may only hold up to 2 values"));
     }
+    // Families of malformed addresses are unknown.
     if !ips_fine {
         return out;
     }
     let of = |s: &str| parse_ip(s).map(IpFamily::of);
+    // The closure runs only if there is an element, so the index is valid.
     let both = ips.iter().any(|ip| of(ip) != of(ips[0]));
     if ips.len() > 1 && !both {
         out.push(FieldError::invalid(
@@ -89,6 +95,7 @@ pub(crate) fn related_fields(v: &Value, old: Option<&Value>) -> ErrorList {
             "may specify no more than one IP for each IP family",
         ));
     }
+    // Fewer families than addresses, or the reverse, are completed by allocation.
     for (i, (ip, family)) in ips.iter().zip(&families).enumerate() {
         if *ip == "None" {
             break;

@@ -3,7 +3,7 @@ use crate::apimachinery::field::aggregate;
 use crate::controlplane::defaults;
 use crate::json;
 
-/// The error text without upstream's prefix `Service "x" is invalid: `.
+/// The error message without upstream's prefix `Service "x" is invalid: `.
 fn errors(spec: Value) -> String {
     let mut v = json!({"metadata": {"name": "x"}});
     v.set(&["spec"], spec);

@@ -16,6 +16,7 @@ pub(crate) fn cidr_strict(text: &str) -> Vec<String> {
         return net::cidr(text);
     };
     let (address, prefix) = text.split_once('/').unwrap_or((text, ""));
+    // The standard parser refuses leading zeros, which `net::parse_cidr` accepts as legacy Go did.
     if address.parse::<std::net::IpAddr>().is_err() || (prefix.len() > 1 && prefix.starts_with('0')) {
         return vec!["must not have leading 0s in IP or prefix length".to_owned()];
     }
@@ -23,6 +24,7 @@ pub(crate) fn cidr_strict(text: &str) -> Vec<String> {
         std::net::IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some() => {
             vec!["must not have an IPv4-mapped IPv6 address".to_owned()]
         }
+        // The guard keeps the shift below the width of the type.
         std::net::IpAddr::V6(v6) if bits < 128 && u128::from(v6) & (u128::MAX >> bits) != 0 => {
             vec!["must not have bits set beyond the prefix length".to_owned()]
         }
@@ -45,6 +47,7 @@ pub(super) fn load_balancer(out: &mut ErrorList, v: &Value, kind: &str, old: Opt
             out.push(FieldError::forbidden(&at, ONLY));
         }
         let had = old.map_or(&[][..], |o| o.at(&["spec", "loadBalancerSourceRanges"]).items());
+        // Trimmed on both sides: upstream has always tolerated blanks around ranges.
         let had: Seen<&str> = had.iter().filter_map(Value::as_str).map(str::trim).collect();
         for (i, range) in ranges.iter().enumerate() {
             let range = range.as_str().unwrap_or("").trim();
@@ -52,11 +55,13 @@ pub(super) fn load_balancer(out: &mut ErrorList, v: &Value, kind: &str, old: Opt
                 invalid_each(out, &at.index(i), range, cidr_strict(range));
             }
         }
+    // The legacy annotation matters only without the field.
     } else if let Some(text) = annotation {
         let at = FieldPath::new("metadata").child("annotations").key(SOURCE_RANGES);
         if !balanced {
             out.push(FieldError::forbidden(&at, ONLY));
         }
+        // As a whole, unlike the list: one changed range makes all of them new.
         let had = old.is_some_and(|o| o.at(&["metadata", "annotations", SOURCE_RANGES]).as_str() == Some(text));
         if !text.trim().is_empty() && !had {
             for range in text.split(',').map(str::trim) {
@@ -88,6 +93,7 @@ pub(super) fn policies(out: &mut ErrorList, v: &Value, kind: &str, path: &FieldP
     let reachable = externally_accessible(v);
     let at = path.child("externalTrafficPolicy");
     let external = spec.str_at(&["externalTrafficPolicy"]);
+    // Not only NodePort and LoadBalancer: external IPs make a ClusterIP Service reachable too.
     if reachable {
         required_choice(out, spec, "externalTrafficPolicy", path, &["Cluster", "Local"]);
     } else if !external.is_empty() {
@@ -99,12 +105,14 @@ pub(super) fn policies(out: &mut ErrorList, v: &Value, kind: &str, path: &FieldP
     }
     let health = spec.get("healthCheckNodePort").as_i64().unwrap_or(0);
     let at = path.child("healthCheckNodePort");
+    // Balancers ask it which nodes have local endpoints; with `Cluster` every node has some.
     if health != 0 && needs_health_check(v) {
         invalid_each(out, &at, health, net::port(health));
     } else if health != 0 {
         let why = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'";
         out.push(FieldError::invalid(&at, health, why));
     }
+    // ExternalName Services are resolved by DNS and have no proxied traffic.
     if matches!(kind, "NodePort" | "LoadBalancer" | "ClusterIP") {
         required_pointer(out, spec, "internalTrafficPolicy", path, &["Cluster", "Local"]);
     } else {
@@ -115,6 +123,7 @@ pub(super) fn policies(out: &mut ErrorList, v: &Value, kind: &str, path: &FieldP
         spec,
         "trafficDistribution",
         path,
+        // In order of declaration, not sorted, as upstream.
         &["PreferClose", "PreferSameZone", "PreferSameNode"],
     );
 }

@@ -10,11 +10,13 @@ use crate::controlplane::fields::{IMMUTABLE, strings};
 pub(crate) fn service_update(new: &Value, old: &Value) -> ErrorList {
     let mut out = ErrorList::new();
     let addressed = |v: &Value| matches!(v.str_at(&["spec", "type"]), "ClusterIP" | "NodePort" | "LoadBalancer");
+    // Changing to or from ExternalName frees or assigns addresses, so there is nothing to keep.
     if addressed(new) && addressed(old) {
         cluster_ips(&mut out, new, old);
         families(&mut out, new, old);
     }
     let path = FieldPath::new("spec");
+    // A controller adopts a load balancer by class, once.
     let balanced = |v: &Value| v.str_at(&["spec", "type"]) == "LoadBalancer";
     if balanced(new) && balanced(old) {
         let class = |v: &Value| v.at(&["spec", "loadBalancerClass"]).clone();
@@ -28,6 +30,7 @@ pub(crate) fn service_update(new: &Value, old: &Value) -> ErrorList {
     }
     // As upstream, the syntax is checked here and again by `service`, so causes repeat.
     balancer_class(&mut out, new.get("spec"), balanced(new), &path);
+    // External balancers have been configured with the port.
     if needs_health_check(new) && needs_health_check(old) {
         let port = |v: &Value| v.at(&["spec", "healthCheckNodePort"]).as_i64().unwrap_or(0);
         if port(new) != port(old) {
@@ -38,7 +41,7 @@ pub(crate) fn service_update(new: &Value, old: &Value) -> ErrorList {
     out
 }
 
-/// Error texts of a list: primary cleared, and secondary released without a change of the policy.
+/// Error messages of a list: primary entry cleared, and secondary entry released without a change of the policy.
 struct UpdateMessages {
     key: &'static str,
     unset: &'static str,
@@ -66,6 +69,8 @@ fn cluster_ips(out: &mut ErrorList, new: &Value, old: &Value) {
     let (now, was) = (strings(shown), strings(old.at(&["spec", IPS.key])));
     if now.len() == was.len() {
         for (i, _) in was.iter().zip(&now).enumerate().filter(|(_, (a, b))| a != b) {
+            // Each error clones the whole list, whose length is the client's; built only while the error list
+            // has room.
             out.push_with(|| FieldError::invalid(&at.index(i), shown.clone(), CHANGED));
         }
     } else {
@@ -74,6 +79,7 @@ fn cluster_ips(out: &mut ErrorList, new: &Value, old: &Value) {
 }
 
 fn families(out: &mut ErrorList, new: &Value, old: &Value) {
+    // Headless Services may change their families: they have no address that clients rely on.
     if is_headless(new) || is_headless(old) {
         return;
     }
@@ -105,6 +111,7 @@ fn resized(
 ) {
     let at = FieldPath::new("spec").child(words.key).index(0);
     let shrinks = was.len() > now.len();
+    // Reported even if the primary also changed, as upstream.
     if shrinks && nothing {
         let list = new.at(&["spec", words.key]).clone();
         out.push(FieldError::invalid(&at, list, words.unset));

@@ -37,6 +37,7 @@ pub(crate) fn service(v: &Value) -> Vec<String> {
     {
         out.extend(ip_warning(&format!("spec.clusterIPs[{i}]"), ip));
     }
+    // Headless Services have been warned above that the field is ignored.
     if !external_ips.is_empty() && !is_headless(v) {
         out.push("spec.externalIPs is deprecated and may no longer be implemented in some clusters".to_owned());
     }
@@ -69,6 +70,7 @@ pub(crate) fn service(v: &Value) -> Vec<String> {
 pub(crate) fn ip_warning(path: &str, text: &str) -> Option<String> {
     let ip = net::parse_ip(text)?;
     let canonical = match ip {
+        // Go has no separate type for mapped addresses: it prints them as IPv4.
         IpAddr::V6(v6) => v6.to_ipv4_mapped().map_or(ip, IpAddr::V4),
         IpAddr::V4(_) => ip,
     }
@@ -76,6 +78,7 @@ pub(crate) fn ip_warning(path: &str, text: &str) -> Option<String> {
     if canonical == text {
         return None;
     }
+    // Well-formed but not canonical, as opposed to forms that only legacy parsers accept.
     let plain = text.parse::<IpAddr>().ok() == Some(ip) && ip.to_string() == canonical;
     Some(if plain {
         format!("{path}: IPv6 address {text:?} should be in RFC 5952 canonical format ({canonical:?})")
@@ -97,6 +100,8 @@ pub(crate) fn cidr_warning(path: &str, text: &str) -> Option<String> {
     let (address, prefix) = text.split_once('/')?;
     let masked = match ip {
         IpAddr::V4(v4) => {
+            // A prefix of zero bits shifts by the full width, which `checked_shl` refuses: no bit is fixed
+            // then.
             let mask = u32::MAX.checked_shl(32 - u32::from(bits)).unwrap_or(0);
             IpAddr::V4((u32::from(v4) & mask).into())
         }
@@ -106,6 +111,7 @@ pub(crate) fn cidr_warning(path: &str, text: &str) -> Option<String> {
         }
     };
     let full = if ip.is_ipv4() { 32 } else { 128 };
+    // Consumers disagree whether such a value means the network or the single address.
     if masked != ip {
         return Some(format!(
             "{path}: CIDR value {text:?} is ambiguous in this context (should be \"{masked}/{bits}\" or \"{ip}/{full}\"?)"

@@ -1,4 +1,5 @@
-//! Validation of cloud disk sources.
+//! Validation of the cloud disk sources of Google, Amazon and Azure. Their required fields are checked by
+//! `sources`, except for Google's name.
 
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::value::Value;
@@ -11,7 +12,7 @@ pub(super) fn google(out: &mut ErrorList, v: &Value, at: &FieldPath) {
     partition(out, v, at);
 }
 
-/// Checks a partition. Zero is valid (the whole disk), despite upstream's text.
+/// Checks a partition. Zero is valid (the whole disk), despite upstream's message.
 pub(super) fn partition(out: &mut ErrorList, v: &Value, at: &FieldPath) {
     if let Some(n) = v.get("partition").as_i64().filter(|n| !(0..=255).contains(n)) {
         let why = "must be between 1 and 255, inclusive";
@@ -24,6 +25,7 @@ pub(super) fn azure(out: &mut ErrorList, v: &Value, at: &FieldPath) {
     optional_choice(out, v, "kind", at, &["Dedicated", "Managed", "Shared"]);
     let uri = v.str_at(&["diskURI"]);
     let (start, form) = match v.get("kind").as_str() {
+        // Defaulting sets `Shared`; without a kind the form of the URI is unknown.
         None => return,
         Some("Managed") => (
             "/subscriptions/",

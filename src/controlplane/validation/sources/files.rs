@@ -20,6 +20,8 @@ fn file_path(out: &mut ErrorList, text: &str, at: &FieldPath) {
         out.push(FieldError::required(at, ""));
     }
     local_path(out, text, at);
+    // Names that start with two dots are the kubelet's: it swaps whole versions of the volume through
+    // `..data`.
     if text.starts_with("..") && !text.starts_with("../") {
         out.push(FieldError::invalid(at, text, "must not start with '..'"));
     }
@@ -57,6 +59,7 @@ fn downward(out: &mut ErrorList, item: &Value, at: &FieldPath) {
             let why = "one of fieldRef and resourceFieldRef is required";
             out.push(FieldError::required(at, why));
         }
+        // With both, only the first is validated.
         (false, resource_absent) => {
             field_ref(out, field, VOLUME_FIELDS, &at.child("fieldRef"));
             if !resource_absent {
@@ -99,6 +102,8 @@ pub(super) fn projected(out: &mut ErrorList, v: &Value, path: &FieldPath) {
                 key(out, item, &at.child("items").index(i));
                 let file = item.str_at(&["path"]);
                 if !file.is_empty() {
+                    // Upstream's bad value is the object's name for Secrets and ConfigMaps, and the path for
+                    // other sources.
                     files.take(out, file, object, path);
                 }
             }
@@ -114,6 +119,7 @@ pub(super) fn projected(out: &mut ErrorList, v: &Value, path: &FieldPath) {
         if !token.is_null() {
             self::token(out, token, &at.child("serviceAccountToken"), path);
         }
+        // No source at all is valid, but causes a warning.
         let sources = s.as_object().map_or(0, |m| m.values().filter(|x| !x.is_null()).count());
         if sources > 1 {
             let why = "may not specify more than 1 volume type per source";
@@ -123,6 +129,7 @@ pub(super) fn projected(out: &mut ErrorList, v: &Value, path: &FieldPath) {
 }
 
 fn token(out: &mut ErrorList, v: &Value, at: &FieldPath, volume: &FieldPath) {
+    // The default, for sources that defaulting has not seen.
     let seconds = v.get("expirationSeconds").as_i64().unwrap_or(3600);
     let seconds_at = at.child("expirationSeconds");
     if seconds < 600 {
@@ -132,5 +139,6 @@ fn token(out: &mut ErrorList, v: &Value, at: &FieldPath, volume: &FieldPath) {
         let why = "may not specify a duration larger than 2^32 seconds";
         out.push(FieldError::invalid(&seconds_at, seconds, why));
     }
+    // The path is reported at the volume, as upstream.
     file_path(out, v.str_at(&["path"]), &volume.child("path"));
 }

@@ -8,18 +8,21 @@ use crate::controlplane::fields::invalid_each;
 
 pub(super) fn nfs(out: &mut ErrorList, v: &Value, at: &FieldPath) {
     let path = v.str_at(&["path"]);
+    // A missing path has both errors.
     if !path.starts_with('/') {
         out.push(FieldError::invalid(&at.child("path"), path, "must be an absolute path"));
     }
 }
 
-/// Returns why an iSCSI name is invalid; `None` if it is valid. Upstream's text is less specific for
+/// Returns why an iSCSI name is invalid; `None` if it is valid. Upstream's message is less specific for
 /// PersistentVolumes.
 fn iscsi_name(name: &str, owner: SourceOwner<'_>) -> Option<&'static str> {
     let alphanumeric = |s: &str, n: usize| s.len() == n && s.bytes().all(|c| c.is_ascii_alphanumeric());
     let fine = if name.starts_with("iqn") {
         qualified(name)
     } else if let Some(rest) = name.strip_prefix("eui") {
+        // Any character may separate the prefix: the dot in upstream's pattern is not escaped.
+        // `split_at_checked` keeps a multi-byte character from panicking.
         rest.split_at_checked(1).is_some_and(|(_, id)| alphanumeric(id, 16))
     } else if let Some(rest) = name.strip_prefix("naa") {
         rest.split_at_checked(1).is_some_and(|(_, id)| alphanumeric(id, 32))
@@ -44,6 +47,7 @@ fn qualified(name: &str) -> bool {
             7 => c == b'.',
             _ => c.is_ascii_digit(),
         });
+        // Only the first colon separates: the identifier may contain more.
         let Some((domain, own)) = text.split_once(':') else {
             return false;
         };
@@ -65,6 +69,8 @@ pub(super) fn iscsi(out: &mut ErrorList, v: &Value, volume: &FieldPath, owner: S
     }
     let (SourceOwner::Pod(owner_name) | SourceOwner::Persistent(owner_name)) = owner;
     let initiator = v.get("initiatorName").as_str();
+    // With an initiator the kubelet names an iSCSI interface after portal and volume; the limit is that of such a
+    // name.
     let long = initiator.is_some() && owner_name.len() + 1 + portal.len() > 64;
     const LONG: &str = "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is specified.";
     // Upstream's two functions report this at different points and paths.
@@ -114,6 +120,7 @@ pub(super) fn fibre_channel(out: &mut ErrorList, v: &Value, at: &FieldPath) {
         let why = "targetWWNs and wwids can not be specified simultaneously";
         out.push(FieldError::invalid(&at_names, v.get("targetWWNs").clone(), why));
     }
+    // The unit number belongs to the world wide names; ids are complete.
     if names.is_empty() {
         return;
     }
@@ -129,6 +136,7 @@ pub(super) fn quobyte(out: &mut ErrorList, v: &Value, at: &FieldPath) {
     let registry = v.str_at(&["registry"]);
     if registry.is_empty() {
         out.push(FieldError::required(&at.child("registry"), PAIRS));
+    // `Required` for an excess length, and only beside a registry: both are upstream's.
     } else if v.str_at(&["tenant"]).len() > 64 {
         let why = "must be a UUID and may not exceed a length of 64 characters";
         out.push(FieldError::required(&at.child("tenant"), why));
@@ -145,6 +153,7 @@ pub(super) fn quobyte(out: &mut ErrorList, v: &Value, at: &FieldPath) {
 
 /// True for `host:port` or `[host]:port`, with the rules of Go's `net.SplitHostPort`.
 fn is_host_and_port(text: &str) -> bool {
+    // The last colon, since IPv6 hosts contain more inside the brackets.
     let Some((host, port)) = text.rsplit_once(':') else {
         return false;
     };
@@ -162,6 +171,7 @@ pub(super) fn flocker(out: &mut ErrorList, v: &Value, at: &FieldPath) {
     }
     if !name.is_empty() && !id.is_empty() {
         let why = "datasetName and datasetUUID can not be specified simultaneously";
+        // The literal `resource` is upstream's bad value.
         out.push(FieldError::invalid(at, "resource", why));
     }
     if name.contains('/') {

@@ -3,6 +3,7 @@
 use super::text::{always, given, list, object, selector};
 use crate::apimachinery::value::Value;
 
+// Go's zero string and zero quantity in JSON, for fields without `omitempty`.
 const NO_TEXT: &str = "\"\"";
 const NOTHING: &str = "\"0\"";
 
@@ -59,6 +60,7 @@ pub(super) fn metric(v: &Value) -> String {
                 ("name", always(s.get("name"), NO_TEXT)),
                 ("targetAverageUtilization", given(target("averageUtilization"))),
                 ("targetAverageValue", given(target("averageValue"))),
+                // Last in Go's struct, although it identifies the metric.
                 ("container", container(key, s)),
             ]),
         }

@@ -61,6 +61,7 @@ fn string(v: &Value) -> Option<Value> {
 fn amount(v: &Value) -> Option<Value> {
     match v {
         Value::String(s) => quantity::canonicalize(s).ok().map(Value::from),
+        // Go's Quantity decodes a bare number too.
         Value::Int(n) => Some(n.to_string().into()),
         _ => None,
     }
@@ -191,6 +192,7 @@ pub(super) fn metric(v: &Value) -> Option<Value> {
 pub(super) fn status(v: &Value) -> Option<Value> {
     sources(v, |key, r| {
         named(key, r)?;
+        // Quantities of a v1 status that are not pointers convert to zero if absent.
         let zero = |r: &mut Reader<'_>, path: &[&str]| {
             if r.to.at(path).is_null() {
                 r.to.set(path, "0");
@@ -238,6 +240,7 @@ pub(super) fn condition(v: &Value) -> Option<Value> {
 pub(super) fn behavior(v: &Value) -> Option<Value> {
     let rules = |v: &Value| {
         let mut r = Reader::of(v)?;
+        // Go field names instead of JSON names: see `annotations::behavior`.
         r.number("StabilizationWindowSeconds", &["stabilizationWindowSeconds"])?;
         r.text("SelectPolicy", &["selectPolicy"])?;
         r.amount("Tolerance", &["tolerance"])?;

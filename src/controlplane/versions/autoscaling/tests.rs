@@ -94,3 +94,17 @@ fn malformed_annotations_are_dropped() {
     assert_eq!(hub.at(&["spec", "metrics"]).items().len(), 1);
     assert!(hub.at(&["spec", "behavior"]).is_null());
 }
+
+#[test]
+fn annotations_of_stored_objects_do_not_reach_v1() {
+    let mut hub = v2(
+        json!([{"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 60}}}]),
+        json!({}),
+    );
+    hub.set(
+        &["metadata", "annotations", "autoscaling.alpha.kubernetes.io/metrics"],
+        r#"[{"type":"Pods","pods":{"metricName":"p","targetAverageValue":"1"}}]"#,
+    );
+    let v1 = (&AUTOSCALERS).serve(hub);
+    assert!(v1.at(&["metadata", "annotations"]).is_null());
+}

@@ -6,6 +6,7 @@ use crate::apimachinery::value::Value;
 
 /// An object; members that are `None` are omitted.
 pub(super) fn object<const N: usize>(members: [(&str, Option<String>); N]) -> String {
+    // Names are plain ASCII, so Rust's quotes are those of JSON.
     let members = members.into_iter().filter_map(|(k, v)| Some(format!("{k:?}:{}", v?)));
     format!("{{{}}}", members.collect::<Vec<_>>().join(","))
 }
@@ -25,6 +26,7 @@ pub(super) fn always(v: &Value, zero: &str) -> Option<String> {
 
 /// A member with `omitempty`: `None` if absent or empty.
 pub(super) fn given(v: &Value) -> Option<String> {
+    // Zero is kept: numbers with `omitempty` are pointers here.
     (!v.is_null() && v.as_str() != Some("")).then(|| json::to_string(v))
 }
 

@@ -86,3 +86,22 @@ fn any_clause_with_the_current_version_is_served() {
     let old = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
     assert!(d.respond(&headers(&[(ACCEPT, old)])).is_none());
 }
+
+#[test]
+fn requests_that_come_together_after_a_change_render_once() {
+    let d = with(&[("a", "v1", 10, 1)]);
+    let parts = d.lock();
+    let (started, starts) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            let (d, started) = (&d, started.clone());
+            scope.spawn(move || {
+                started.send(()).unwrap();
+                d.rendered()
+            });
+        }
+        starts.iter().take(4).for_each(drop);
+        drop(parts);
+    });
+    assert_eq!(d.times_rendered(), 1);
+}

@@ -84,7 +84,7 @@ async fn protobuf_supports_gzip_and_if_none_match() {
 }
 
 #[tokio::test]
-async fn parts_and_conditions_are_answered_like_files() {
+async fn ranges_and_conditions_are_served_like_files() {
     let document = document();
     let json = document.json();
     let ask = async |headers: &[(&str, &str)]| {
@@ -128,7 +128,7 @@ async fn parts_and_conditions_are_answered_like_files() {
 }
 
 #[tokio::test]
-async fn accept_without_media_types_gets_an_empty_answer_from_v3_and_406_from_v2() {
+async fn accept_without_media_types_gets_an_empty_response_from_v3_and_406_from_v2() {
     let refused = ask(&[("accept", "foo")]).await;
     assert_eq!(refused.status(), StatusCode::NOT_ACCEPTABLE);
     let document = crate::json!({"openapi": "3.0.0", "info": {"title": "t", "version": "1"}});

@@ -33,6 +33,7 @@ fn replace(parameter: &mut Value, shared: &mut Map) {
         return;
     }
     let content = json::to_vec(parameter);
+    // Eight characters of the hash, as upstream: parameters with equal names and different contents stay apart.
     let name = format!("{}-{}", parameter.str_at(&["name"]), &hash(&content)[..8]);
     let reference = crate::json!({"$ref": (format!("#/parameters/{name}"))});
     shared.insert(name, std::mem::replace(parameter, reference));

@@ -61,7 +61,7 @@ async fn errors_have_no_body() {
 }
 
 #[tokio::test]
-async fn temporary_documents_are_built_on_request_and_given_back() {
+async fn temporary_documents_are_built_on_request_and_evicted() {
     use std::sync::atomic::{AtomicUsize, Ordering};
     /// Compressed to about half, they do not all fit.
     const COUNT: usize = 24;

@@ -4,7 +4,7 @@
 //! to write, so that only one chunk is in memory at a time. Messages cached with the objects (usually all of
 //! them) are not encoded twice.
 
-use super::{CHUNK, ListMeta, sent};
+use super::{CHUNK, ListMeta, SHARED, sent};
 use crate::apimachinery::codec::protobuf::{
     CONTENT_TYPE, envelope_head, envelope_tail, put_bytes, put_length, put_message, put_number, varint_len,
 };
@@ -19,7 +19,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// Lists of at least this many bytes of JSON are sent in chunks.
+/// Lists of at least this many bytes of JSON are sent in chunks. Smaller ones are built in one piece, which saves the
+/// second walk.
 const BIG: usize = 4 * CHUNK;
 
 /// Returns the message of an item.
@@ -58,12 +59,14 @@ pub(super) fn list(
         entries,
         item,
         next: 0,
+        shared: None,
         stage: Stage::Measuring,
     };
     sent(bytes(200, CONTENT_TYPE, Body::stream(list)), true, headers)
 }
 
 fn list_meta(meta: &ListMeta, out: &mut Vec<u8>) {
+    // Go's generated code writes strings without `omitempty`, so empty ones are on the wire, too.
     put_bytes(out, 1, b"");
     put_bytes(out, 2, meta.version.as_bytes());
     put_bytes(out, 3, meta.token.as_bytes());
@@ -92,18 +95,22 @@ struct ListBody {
     item: Item,
     /// The index of the next entry in this stage.
     next: usize,
+    /// The message of the item before `next`, whose tag and length were sent already.
+    shared: Option<Bytes>,
     stage: Stage,
 }
 
 impl ListBody {
     /// Measures about one chunk; returns false at the end.
     fn measure(&mut self) -> bool {
+        // In steps of a chunk, so that measuring a long list does not occupy a thread of the pool.
         let until = self.length + CHUNK;
         while self.length < until {
             let Some(entry) = self.entries.get(self.next) else {
                 return false;
             };
             let item = (self.item)(entry).len();
+            // One byte for the tag: the field numbers are below 16.
             self.length += 1 + varint_len(item as u64) + item;
             self.next += 1;
         }
@@ -126,8 +133,16 @@ impl ListBody {
                 self.stage = Stage::Sent;
                 return;
             };
-            put_bytes(chunk, self.items, &(self.item)(entry));
+            let item = (self.item)(entry);
             self.next += 1;
+            if item.len() >= SHARED {
+                // Not copied: usually it is cached with the object, and every client that reads slowly would keep a
+                // copy of its own.
+                put_length(chunk, self.items, item.len());
+                self.shared = Some(item);
+                return;
+            }
+            put_bytes(chunk, self.items, &item);
         }
     }
 }
@@ -138,6 +153,9 @@ impl http_body::Body for ListBody {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let this = &mut *self;
+        if let Some(item) = this.shared.take() {
+            return Poll::Ready(Some(Ok(Frame::data(item))));
+        }
         let stage = this.stage;
         let mut chunk = match stage {
             Stage::Sent => return Poll::Ready(None),

@@ -40,6 +40,7 @@ pub(super) fn item(negotiated: Negotiated, make: impl Fn(&Entry) -> (Value, Shap
     match (negotiated.media, negotiated.pretty) {
         (Media::Yaml, _) => Box::new(move |e, out| {
             for (i, line) in yaml::to_vec(&make(e).0).split_inclusive(|b| *b == b'\n').enumerate() {
+                // Items are nested by two columns; empty lines within block scalars stay empty.
                 if i > 0 && line != b"\n" {
                     out.extend_from_slice(b"  ");
                 }
@@ -75,6 +76,7 @@ pub(super) fn respond(
 ) -> Result<Response> {
     let Negotiated { media, pretty, .. } = negotiated;
     let content_type = media.content_type();
+    // Without an item there is nothing at the mark: an empty list is written `[]`, not as lines.
     if entries.is_empty() || media == Media::Protobuf {
         // Encoding the empty document rejects kinds without protobuf messages up front.
         document.set(&[member], Value::Array(vec![]));
@@ -133,9 +135,11 @@ fn cut(document: &[u8], items: usize, media: Media, pretty: bool) -> (Vec<u8>, &
     let (mut head, tail) = (document[..at].to_vec(), document[at + marked.len()..].to_vec());
     let between: &[u8] = match (media, pretty) {
         (Media::Cbor, _) => {
+            // Replaces the head of the array of one element that held the mark.
             cbor::append_array_head(items, &mut head);
             b""
         }
+        // The item of the mark begins with `- ` and ends with the line, which are part of head and tail.
         (Media::Yaml, _) => b"\n- ",
         (_, true) => b",\n    ",
         (_, false) => b",",

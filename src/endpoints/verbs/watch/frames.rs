@@ -24,7 +24,7 @@ pub(crate) enum Representation {
     Table(&'static str, Include),
 }
 
-/// An encoded event.
+/// An encoded event. The variants differ in who owns the bytes, and thereby in who is charged for them.
 pub(crate) enum EncodedFrame {
     /// Built for this watch only.
     Own(Vec<u8>),
@@ -60,6 +60,7 @@ fn line(kind: &str, object: &[u8]) -> Vec<u8> {
 
 /// Builds a line around the content written by `object`, of approximately `size` bytes.
 fn line_of(kind: &str, size: usize, object: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    // 24 bytes for the fixed parts of the line.
     let mut out = Vec::with_capacity(size + kind.len() + 24);
     out.extend_from_slice(b"{\"type\":\"");
     out.extend_from_slice(kind.as_bytes());
@@ -72,7 +73,7 @@ fn line_of(kind: &str, size: usize, object: impl FnOnce(&mut Vec<u8>)) -> Vec<u8
 /// The end of a line, after the object.
 const LINE_END: &[u8] = b"}\n";
 
-/// The frame of a tree.
+/// The frame of an event whose object is a tree.
 fn encode_frame(media: Media, kind: &str, object: &Value) -> Vec<u8> {
     match media {
         // Negotiation never selects protobuf for kinds without messages, so encoding succeeds.
@@ -129,6 +130,7 @@ impl Frames {
         };
         let size = entry.json.len();
         match (self.representation, self.media) {
+            // Stored JSON is shared without copying, except for deletions, whose revision differs.
             (Representation::Object, Media::Json) if !entry.json.is_compressed() => copied && size >= HEAVY_TO_COPY,
             _ => size >= HEAVY,
         }
@@ -143,6 +145,7 @@ impl Frames {
                     .unwrap_or_else(|| EncodedFrame::Own(self.entry("ADDED", &entry))),
             ),
             WatchItem::Bookmark { revision, initial_end } => {
+                // The store ends every initial state with a bookmark; clients of the older protocol do not expect it.
                 if !self.bookmarks || (initial_end && !self.mark_initial_end) {
                     return None;
                 }
@@ -191,6 +194,7 @@ impl Frames {
                 Some(EncodedFrame::Around(head, entry.json().into_owned(), LINE_END))
             }
             Media::Protobuf => {
+                // The same cached message as in GET and LIST, so a large object is encoded once for all of them.
                 let message = encoded::message(entry, self.resource.schema.definition()?, self.budget.as_ref());
                 let gvk = self.resource.gvk();
                 let (head, tail) = frame_around(kind, &gvk.api_version(), &gvk.kind, message.len());
@@ -216,6 +220,7 @@ impl Frames {
             (Representation::Object, _) => encode_frame(self.media, kind, &entry.decode()),
             (Representation::Partial(version), Media::Protobuf) => {
                 let message = partial::message(&self.resource, entry, version, budget);
+                // The message is the same in both versions of the group; only the envelope names one.
                 let group = format!("meta.k8s.io/{version}");
                 frame(kind, &encoded::enveloped(&group, "PartialObjectMetadata", &message))
             }
@@ -244,6 +249,7 @@ impl Frames {
     /// The column definitions for the first event, or for every event if the kind requires it.
     fn columns(&mut self) -> Value {
         let always = self.resource.columns.as_ref().is_some_and(|c| c.always_headed);
+        // kubectl keeps the columns of the first event, so repeating them in each event would only cost bytes.
         if std::mem::replace(&mut self.columns_sent, true) && !always {
             return Value::Null;
         }

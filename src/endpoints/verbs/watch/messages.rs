@@ -18,7 +18,7 @@ pub(crate) fn requested(call: &Call) -> Option<TaskGroup> {
         .filter(|_| websocket::requested(&call.parts.headers))
 }
 
-/// Serves the events.
+/// Serves the events until the watch ends, one message each.
 pub(crate) fn stream(head: &mut Parts, mut events: super::Stream, media: Media, tasks: &TaskGroup) -> Response {
     upgrade(head, stream::poll_fn(move |cx| events.poll_message(cx)), media, tasks)
 }
@@ -39,6 +39,7 @@ fn upgrade(
     let is_url = origin.is_some_and(is_request_uri);
     let mut offered = websocket::offered(&head.headers).map(str::to_owned);
     let (protocol, is_single) = (offered.next(), offered.next().is_none());
+    // Ends the borrow of the head, which the handshake needs mutably.
     drop(offered);
     let handshake = match Handshake::read(head) {
         Ok(_) if !is_url => return Handshake::forbidden(),
@@ -62,6 +63,7 @@ fn message(event: Bytes, media: Media) -> Message {
     /// The length in front of a protobuf event.
     const LENGTH: usize = 4;
     match media {
+        // The bound is for safety only: every frame starts with its length.
         Media::Protobuf => Message::Binary(event.slice(LENGTH.min(event.len())..)),
         Media::Cbor => Message::Binary(event),
         _ => Message::Text(event),

@@ -37,10 +37,10 @@ struct Around {
     exists: [bool; 2],
 }
 
-/// One version.
+/// One version of a pair.
 #[derive(Debug)]
 pub(super) struct Side {
-    /// Its name.
+    /// The version's name, such as `v1`.
     pub version: String,
     /// The annotation that keeps what only this version has.
     key: String,
@@ -70,7 +70,7 @@ pub(super) struct Only {
     pub path: Keys,
     /// Its value where the object comes from the other version, if the object around it exists.
     pub default: Option<Value>,
-    /// The schema allows no other value.
+    /// True if the schema must allow no other value; the value is then not preserved.
     pub constant: bool,
 }
 
@@ -98,6 +98,7 @@ impl Move {
     pub(crate) fn new(paths: [Keys; 2], values: Vec<(Str, Str)>) -> Self {
         let mut names = [HashMap::new(), HashMap::new()];
         for (from, to) in values {
+            // Both directions come from the same list; `or_insert` makes the first of duplicates win in either one.
             names[0].entry(from.clone()).or_insert(to.clone());
             names[1].entry(to).or_insert(from);
         }
@@ -121,6 +122,7 @@ impl Move {
 
 /// Moves fields within `v`: all are taken before any is put, so that they can be swapped.
 fn shift(moves: &[Move], v: &mut Value, forward: bool) {
+    // A closure that borrows `v` mutably, so the takes are collected before any put.
     let (from, to) = ends(forward);
     let take = |m: &Move| {
         checkpoint();
@@ -151,15 +153,18 @@ impl Pair {
 
     /// Called once all rules are there, with the schemas of both versions.
     pub(crate) fn complete(&mut self, schemas: [&Value; 2]) {
+        // Parents of all paths in both versions: any of them may become empty or be created by a rule.
         let moved = self.moves.iter().flat_map(|m| &m.paths);
         let only = self.sides.iter().flat_map(|s| &s.only).map(|o| &o.path);
         let parents = moved
             .chain(only)
             .flat_map(|p| std::iter::successors(p.parent(), Keys::parent));
         let mut around: Vec<Keys> = parents.collect();
+        // Outermost first, so that `apply` creates parents before children.
         around.sort_by(|a, b| a.0.len().cmp(&b.0.len()).then_with(|| a.0.cmp(&b.0)));
         around.dedup();
         let around = around.into_iter().map(|keys| Around {
+            // Kept from the schema: a preserved object is only put back where the version has it.
             exists: schemas.map(|schema| node(schema, &keys).is_some()),
             path: keys.to_string(),
             keys,
@@ -177,19 +182,24 @@ impl Pair {
     /// Converts an object, except for its `apiVersion`.
     pub(crate) fn convert(&self, object: &mut Value, forward: bool) {
         let (from, to) = ends(forward);
+        // Taken before the rules run: the annotation is about the target and must not survive in it.
         let given = take_preserved(object, &self.sides[to].key);
+        // Remembered beforehand, because the rules may remove objects that become empty.
         let had: Vec<&Around> = self.around.iter().filter(|a| is_object(&a.keys, object)).collect();
         let mut preserved = self.apply(object, forward, &given);
         // Fields that the target does not have would be pruned.
         for around in had.iter().filter(|a| !a.exists[to]) {
             around.keys.take(object);
         }
+        // Converted back on a copy, which is the only reliable way to know what the way back would miss.
         if !had.is_empty() {
             let mut back = object.clone();
+            // Without preserved values: only what the rules alone restore counts.
             self.apply(&mut back, !forward, &Preserved::default());
             let lost = had.into_iter().filter(|a| !is_object(&a.keys, &back));
             preserved.objects = lost.map(|a| Value::from(a.path.as_str())).collect();
         }
+        // Written under the source's key, where the conversion back finds it.
         write_preserved(object, &self.sides[from].key, preserved);
     }
 
@@ -199,12 +209,15 @@ impl Pair {
         for only in &self.sides[from].only {
             checkpoint();
             match only.path.take(object) {
+                // A value equal to the default is restored by the rule and needs no annotation.
                 Some(value) if Some(&value) != only.default.as_ref() => {
                     preserved.fields.insert(only.path.to_string(), value);
                 }
                 _ => {}
             }
         }
+        // Item paths are those of the first version: renamed before the lists move away from there, or after they
+        // have come back.
         if forward {
             self.rename(object, forward);
         }
@@ -212,6 +225,7 @@ impl Pair {
         if !forward {
             self.rename(object, forward);
         }
+        // A set, since the annotation may name many objects and users can write it.
         let wanted: HashSet<&str> = given
             .objects
             .iter()
@@ -221,15 +235,18 @@ impl Pair {
             })
             .collect();
         for Around { keys, path, .. } in &self.around {
+            // Never replaces what the rules have put there.
             if wanted.contains(path.as_str()) && keys.get(object).is_none() {
                 keys.put(object, Value::object());
             }
         }
         for only in &self.sides[to].only {
             checkpoint();
+            // The preserved value wins over the default.
             let value = given.fields.get(&only.path.to_string()).or(only.default.as_ref());
             let around = only.path.parent();
             if let Some(value) = value
+                // A default must not create the object around it, or an absent optional struct would appear.
                 && around.is_none_or(|keys| is_object(&keys, object))
             {
                 only.path.put(object, value.clone());
@@ -250,19 +267,22 @@ fn is_object(keys: &Keys, object: &Value) -> bool {
     keys.get(object).is_some_and(|v| v.as_object().is_some())
 }
 
-/// Removes and reads the annotation `key`. Users can write it: what does not make sense is ignored.
+/// Removes and reads the annotation `key`. Users can write it, so anything malformed is ignored.
 fn take_preserved(object: &mut Value, key: &str) -> Preserved {
     const ANNOTATIONS: [&str; 2] = ["metadata", "annotations"];
     let Some(annotations) = object.at_mut(&ANNOTATIONS).and_then(Value::as_object_mut) else {
         return Preserved::default();
     };
+    // Removed even if it is malformed, so that it cannot accumulate.
     let Some(text) = annotations.remove(key) else {
         return Preserved::default();
     };
+    // Leaves no empty map behind, which would differ from the object that was written.
     if annotations.is_empty() {
         object.unset(&ANNOTATIONS);
     }
     let text = text.as_str().unwrap_or_default();
+    // The whole annotation is the user's to write: anything unreadable counts as nothing preserved.
     let mut preserved = json::decode(text.as_bytes()).unwrap_or_default();
     Preserved {
         fields: match preserved.unset(&["fields"]) {

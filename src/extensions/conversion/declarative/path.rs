@@ -14,7 +14,7 @@ pub(super) struct Items(pub Vec<Keys>);
 /// Keys that the rules of a version do not reach.
 const RESERVED: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
-/// Most keys of a path. For each key, a pair knows all keys around it.
+/// Maximum keys of a path. A pair stores every prefix of its paths.
 const MAX_KEYS: usize = 64;
 
 /// Why a path is invalid.
@@ -22,14 +22,15 @@ const MAX_KEYS: usize = 64;
 pub(crate) enum InvalidPath {
     #[error("must have at most {MAX_KEYS} keys")]
     TooDeep,
-    #[error("{0:?} is no path: it must have the form .a.b or .a[*].b")]
+    #[error("{0:?} is not a path: it must have the form .a.b or .a[*].b")]
     Form(String),
-    #[error("{0:?} is no path: apiVersion, kind and metadata are the same in all versions")]
+    #[error("{0:?} is not a path: apiVersion, kind and metadata are the same in all versions")]
     Reserved(String),
 }
 
 /// Parses a path into the way to its items, which is empty without `[*]`, and the keys below.
 pub(super) fn parse(text: &str) -> Result<(Items, Keys), InvalidPath> {
+    // Counted in the text, before anything is allocated per key.
     if text.matches('.').count() > MAX_KEYS {
         return Err(InvalidPath::TooDeep);
     }
@@ -38,6 +39,7 @@ pub(super) fn parse(text: &str) -> Result<(Items, Keys), InvalidPath> {
         return Err(InvalidPath::Form(text.to_owned()));
     };
     let items = Items(parts.unwrap_or_default());
+    // `parse` guarantees at least one key in every part, so the index is safe.
     let first = items.0.first().unwrap_or(&last);
     if RESERVED.iter().any(|key| first.0[0] == *key) {
         return Err(InvalidPath::Reserved(text.to_owned()));
@@ -49,6 +51,8 @@ impl Keys {
     fn parse(text: &str) -> Option<Self> {
         let keys = text.strip_prefix('.')?.split('.');
         let keys: Vec<Str> = keys.map(Str::new).collect();
+        // The characters of schema property names that need no quoting; others would be ambiguous with the path
+        // syntax.
         let is_plain = |key: &Str| {
             !key.is_empty()
                 && key
@@ -78,6 +82,7 @@ impl Keys {
             }
             let inner = map.get_mut(first)?.as_object_mut()?;
             let taken = take(rest, inner)?;
+            // Only objects that this removal emptied go: an object that was empty before is data.
             if inner.is_empty() {
                 map.remove(first);
             }
@@ -108,11 +113,13 @@ impl Items {
             };
             let keys: Vec<&str> = first.0.iter().map(Str::as_str).collect();
             match v.at_mut(&keys) {
+                // Both shapes of `[*]`: list items and map values.
                 Some(Value::Array(items)) => items.iter_mut().for_each(|item| each(rest, item, f)),
                 Some(Value::Object(map)) => map.iter_mut().for_each(|(_, item)| each(rest, item, f)),
                 _ => {}
             }
         }
+        // Items of another type are left to validation.
         let mut only_objects = |v: &mut Value| {
             if v.as_object().is_some() {
                 f(v);

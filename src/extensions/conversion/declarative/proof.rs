@@ -13,7 +13,7 @@ use crate::interrupt::checkpoint;
 use std::collections::HashSet;
 use std::fmt;
 
-/// Most reasons that are reported for a pair.
+/// Maximum number of reasons reported for a pair.
 const REASONS: usize = 10;
 
 /// Marks a schema whose values were renamed.
@@ -45,6 +45,7 @@ pub(super) fn losses(pair: &Pair, from: &Value, to: &Value) -> Vec<Reason> {
     let names = [&*pair.sides[0].version, &*pair.sides[1].version];
     let mut reasons = Vec::new();
     let mut shapes = [shape(from), shape(to)];
+    // Metadata and identity are the same in all versions, and rules cannot reach them.
     for shape in &mut shapes {
         for key in ["apiVersion", "kind", "metadata"] {
             shape.unset(&["properties", key]);
@@ -61,6 +62,7 @@ pub(super) fn losses(pair: &Pair, from: &Value, to: &Value) -> Vec<Reason> {
             }
         }
     }
+    // A field of one version needs an object in both, or its value has nowhere to come from on the way back.
     for only in pair.sides.iter().flat_map(|s| &s.only) {
         if let Some(around) = only.path.parent()
             && let Some(i) = shapes.iter().position(|s| node(s, &around).is_none())
@@ -71,6 +73,7 @@ pub(super) fn losses(pair: &Pair, from: &Value, to: &Value) -> Vec<Reason> {
             )));
         }
     }
+    // Only the first schema is transformed; the second one is the target of the comparison.
     let [mut moved, to] = shapes;
     for renames in &pair.items {
         match items_of(&mut moved, &renames.items) {
@@ -86,6 +89,7 @@ pub(super) fn losses(pair: &Pair, from: &Value, to: &Value) -> Vec<Reason> {
         // Only now: a wrong rule would cause differences that say nothing new.
         differences(&moved, &to, "", names, &mut reasons);
     }
+    // Reported all or the first ten: the author mends them one after the other.
     reasons.truncate(REASONS);
     reasons
 }
@@ -106,6 +110,7 @@ fn shape(schema: &Value) -> Value {
                 out.set(&[key], Value::Object(shapes.collect()));
             }
             "items" | "additionalProperties" => out.set(&[key], shape(value)),
+            // Everything else may differ: it decides what is valid, not what survives.
             key if SHAPE.contains(&key) => out.set(&[key], value.clone()),
             _ => {}
         }
@@ -118,6 +123,7 @@ fn distinct(pair: &Pair, reasons: &mut Vec<Reason>) {
     for (i, side) in pair.sides.iter().enumerate() {
         let moved = pair.moves.iter().map(|m| &m.paths[i]);
         let all: Vec<&Keys> = moved.chain(side.only.iter().map(|o| &o.path)).collect();
+        // Sets of paths keep both checks linear in the number of rules.
         let ends: HashSet<&[Str]> = all.iter().map(|keys| &*keys.0).collect();
         if ends.len() < all.len() {
             reasons.push(Reason(format!(
@@ -126,6 +132,7 @@ fn distinct(pair: &Pair, reasons: &mut Vec<Reason>) {
             )));
         }
         for keys in all {
+            // Only ancestors are looked up; two rules about siblings do not disturb each other.
             let mut around = std::iter::successors(keys.parent(), Keys::parent);
             if let Some(outer) = around.find(|outer| ends.contains(&*outer.0)) {
                 reasons.push(Reason(format!(
@@ -156,6 +163,7 @@ fn place(keys: &Keys) -> Vec<&str> {
 fn items_of<'s>(root: &'s mut Value, way: &Items) -> Option<&'s mut Value> {
     way.0.iter().try_fold(root, |schema, keys| {
         let list = schema.at_mut(&place(keys))?;
+        // A list has `items`; a map of values has `additionalProperties`.
         let of = match list.get("items").is_null() {
             true => "additionalProperties",
             false => "items",
@@ -171,6 +179,7 @@ fn take(root: &mut Value, keys: &Keys, version: &str) -> Result<Value, Reason> {
         schema.get("x-kubernetes-preserve-unknown-fields").as_bool() == Some(true)
             || !schema.get("additionalProperties").is_null()
     };
+    // Unknown fields could hold the moved name already, and the move would overwrite or lose it.
     if open(root) || around.any(|outer| node(root, &outer).is_some_and(open)) {
         return Err(Reason(format!(
             "{keys}: an object around it takes unknown fields in {version}"
@@ -190,6 +199,7 @@ fn alone(only: &Only, field: &Value, version: &str) -> Result<(), Reason> {
             Some(_) => format!("{path}: the schema of {version} must have the same default"),
         }));
     }
+    // A constant is dropped without being preserved, so the schema must allow nothing else.
     if only.constant && field.get("enum").items() != only.default.as_slice() {
         return Err(Reason(format!(
             "{path}: the enum of {version} must have this value only"
@@ -201,6 +211,7 @@ fn alone(only: &Only, field: &Value, version: &str) -> Result<(), Reason> {
 /// Applies moves to the schema of the first version, `version`. Objects that lose all their fields go, unless
 /// the schema of the second one, `other`, has them.
 fn shift(root: &mut Value, other: &Value, moves: &[Move], version: &str, prefix: &str, reasons: &mut Vec<Reason>) {
+    // All are taken before any is put, as for objects, so that fields can be swapped.
     let mut taken = Vec::with_capacity(moves.len());
     for m in moves {
         match take(root, &m.paths[0], version) {
@@ -210,6 +221,7 @@ fn shift(root: &mut Value, other: &Value, moves: &[Move], version: &str, prefix:
     }
     for (m, _) in &taken {
         let around = std::iter::successors(m.paths[0].parent(), Keys::parent);
+        // Objects that the second version keeps stay, even if empty.
         for keys in around.filter(|keys| node(other, keys).is_none()) {
             drop_if_empty(root, &keys);
         }
@@ -219,10 +231,12 @@ fn shift(root: &mut Value, other: &Value, moves: &[Move], version: &str, prefix:
         if let Err(why) = rename_values(m, &mut field) {
             reasons.push(Reason(format!("{prefix}{}: {why}", m.paths[0])));
         }
+        // The target exists already, so the move would replace another field.
         if node(root, to).is_some() {
             reasons.push(Reason(format!("{prefix}{to} exists in {version} too")));
             continue;
         }
+        // Objects created by the move need a type, or the comparison would find it missing.
         for outer in std::iter::successors(to.parent(), Keys::parent) {
             if node(root, &outer).is_none() {
                 let mut at = place(&outer);
@@ -258,6 +272,7 @@ fn rename_values(m: &Move, field: &mut Value) -> Result<(), Reason> {
         checkpoint();
         m.renamed(v.clone(), forward)
     };
+    // Renamed there and back: the enum must return to itself, which shows that the names are unambiguous.
     let renamed: Vec<Value> = allowed.iter().map(|v| rename(v, true)).collect();
     let back: Vec<Value> = renamed.iter().map(|v| rename(v, false)).collect();
     let texts: HashSet<&str> = allowed.iter().filter_map(Value::as_str).collect();
@@ -269,6 +284,7 @@ fn rename_values(m: &Move, field: &mut Value) -> Result<(), Reason> {
         return Err(Reason("two values would have the same name".to_owned()));
     }
     field.set(&["enum"], renamed);
+    // Marked, because a renamed enum has to match exactly, while others may differ between versions.
     field.set(&[RENAMED], true);
     if let Some(default) = field.as_object().and_then(|f| f.get("default")).cloned() {
         field.set(&["default"], m.renamed(default, true));
@@ -291,7 +307,7 @@ fn differences(moved: &Value, to: &Value, path: &str, names: [&str; 2], reasons:
             )));
         }
     }
-    // A value that only the second version knows could be taken for one that was renamed.
+    // A value known to the second version only could be mistaken for a renamed one.
     if !moved.get(RENAMED).is_null() {
         let values = |schema: &Value| schema.get("enum").items().iter().cloned().collect::<HashSet<_>>();
         if values(moved) != values(to) {
@@ -301,6 +317,7 @@ fn differences(moved: &Value, to: &Value, path: &str, names: [&str; 2], reasons:
             )));
         }
     }
+    // Items and values are shown alike in paths: both are `[*]` in rules.
     for (part, suffix) in [("items", "[*]"), ("additionalProperties", "[*]")] {
         match (moved.get(part), to.get(part)) {
             (Value::Object(_), Value::Object(_)) => {

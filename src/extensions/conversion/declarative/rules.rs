@@ -1,10 +1,11 @@
-//! Reads rules.
+//! Reads the rules of an annotation into [`Pair`]s. Entry point: [`pairs`]. Whether they fit the schemas is left to
+//! `proof`.
 
 use super::pair::{Move, Only, Pair, Renames, Side};
 use super::path::{self, InvalidPath, Items, Keys};
 use crate::apimachinery::value::Value;
 
-/// An error in a rule. The texts follow the path to the member at fault, such as `[0].rules[1].move`.
+/// An error in a rule. Messages follow the path to the member at fault, such as `[0].rules[1].move`.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     /// The error of a member, with the path to it.
@@ -74,11 +75,13 @@ fn pair(entry: &Value) -> Result<Pair, Error> {
 fn rule(pair: &mut Pair, rule: &Value) -> Result<(), Error> {
     check_fields(rule, &["move", "only", "constant"])?;
     let kinds = rule.as_object().into_iter().flat_map(|m| m.iter());
+    // A rule is an object with exactly one member, its kind.
     let [(kind, body)] = kinds.collect::<Vec<_>>()[..] else {
         return Err(Error::NotOneKind);
     };
     let done = match kind {
         "move" => moved(pair, body),
+        // `check_fields` has left only `constant`.
         "only" => only(pair, body, "default", false),
         _ => only(pair, body, "value", true),
     };
@@ -95,6 +98,7 @@ fn moved(pair: &mut Pair, body: &Value) -> Result<(), Error> {
         None => Err(Error::Values),
     });
     let one = Move::new([from, to], values.collect::<Result<_, _>>()?);
+    // A field may not move between items, or into and out of them: which item would it belong to?
     if from_items != to_items {
         return Err(Error::DifferentItems);
     }
@@ -102,6 +106,7 @@ fn moved(pair: &mut Pair, body: &Value) -> Result<(), Error> {
         pair.moves.push(one);
         return Ok(());
     }
+    // Deeper moves could remove or create objects within items, whose absence nothing would record.
     if one.paths.iter().any(|p| p.0.len() > 1) {
         return Err(Error::BelowItem);
     }

@@ -14,11 +14,12 @@ use async_trait::async_trait;
 use std::sync::{Arc, OnceLock};
 
 const REPLICAS: [&str; 2] = ["spec", "replicas"];
-/// The replicas of an object without that field, while a patch is applied: if they are unchanged, the patch
+/// The replicas of an object without that field, while a patch is applied. If they are unchanged afterwards, the
+/// patch did not set them.
 /// did not set them.
 const UNSET: i64 = i32::MIN as i64;
 
-/// The answer to a request for a Scale that the object cannot have.
+/// The error of a request for a Scale that the object cannot have.
 fn raw_error(e: WrongType) -> Status {
     Status::raw_error(e.to_string())
 }
@@ -40,6 +41,7 @@ impl ScaleHandler {
     }
 
     /// Sets the store. Later calls have no effect.
+    // Bound after construction, because the store's resource and this handler refer to each other.
     pub(crate) fn bind(&self, parent: &Store) {
         let _ = self.parent.set(parent.without_admission());
     }
@@ -52,6 +54,7 @@ impl ScaleHandler {
     /// The Scale of an object as patches see it: with managed fields.
     fn patchable(&self, object: &Value) -> Result<Value> {
         let (mut scale, found) = self.paths.scale(object).map_err(raw_error)?;
+        // Outside of what validation allows, so that no client's value can be taken for it.
         if !found {
             scale.set(&REPLICAS, UNSET);
         }
@@ -61,6 +64,7 @@ impl ScaleHandler {
 
     /// The object updated from a Scale.
     fn scaled(&self, live: &Value, mut scale: Value, manager: Option<&str>) -> Result<Value> {
+        // Without a manager there is nothing to track, as for an internal write.
         if let Some(manager) = manager {
             let who = Writer {
                 manager,
@@ -79,12 +83,14 @@ impl ScaleHandler {
                 "the spec replicas field {path:?} cannot be empty"
             )));
         }
+        // Everything but the replicas is taken from the live object, so a Scale cannot change anything else.
         let mut new = live.clone();
         self.paths.wanted.set(&mut new, replicas).map_err(raw_error)?;
         // Without a resourceVersion there is no precondition: the live one stays.
         if !scale.resource_version().is_empty() {
             new.set_meta("resourceVersion", scale.resource_version());
         }
+        // Ownership of the replicas moves from the Scale's path to the object's.
         self.paths.managers.to_parent(live, &scale, &mut new);
         Ok(new)
     }
@@ -96,6 +102,7 @@ impl SubresourceHandler for ScaleHandler {
         let object = self.parent()?.get_value(&cx.namespace, name).await?;
         match self.paths.scale(&object).map_err(raw_error)? {
             (scale, true) => Ok(scale),
+            // Upstream reports a missing replicas field as an internal error on GET.
             (_, false) => {
                 let path = &self.paths.wanted.text;
                 Err(Status::internal(format!(
@@ -133,12 +140,15 @@ impl SubresourceHandler for ScaleHandler {
     }
 
     async fn update_as(&self, cx: &Context, name: &str, object: Value, write: &WriteOptions) -> Result<Value> {
+        // Before the store is asked: a Scale of another name must not touch this object.
         scale::check_name(&object, name)?;
         let parent = self.parent()?;
         let gr = parent.resource().group_resource();
         let options = scale::parent_options(write);
+        // Runs again on every conflict, on the then live object.
         let mut transform = |live: Option<&Value>| match live {
             None => Err(Status::not_found(&gr, name)),
+            // Cloned per attempt, because tracking ownership consumes the Scale.
             Some(live) => self.scaled(live, object.clone(), write.manager.as_deref()),
         };
         let updated = parent.update(cx, name, &mut transform, false, &options).await?;

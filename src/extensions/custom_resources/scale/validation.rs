@@ -14,8 +14,10 @@ impl ScaleStrategy {
         // As upstream, the field is the path with its leading dot.
         let at = FieldPath::new(&path.text);
         let (shown, why) = match path.integer(object) {
+            // Upstream shows 0 where the value has another type.
             Err(e) => (0, e.to_string()),
             Ok(Some(n)) if n < 0 => (n, "should be a non-negative integer".to_owned()),
+            // Scale is an `int32` in Go, so larger numbers could not be represented.
             Ok(Some(n)) if n > i64::from(i32::MAX) => (n, format!("should be less than or equal to {}", i32::MAX)),
             Ok(_) => return,
         };
@@ -40,6 +42,7 @@ impl Strategy for ScaleStrategy {
         errors
     }
 
+    // The desired replicas belong to the spec and are not validated with the status.
     fn validate_status_update(&self, new: &Value, _old: &Value) -> ErrorList {
         let mut errors = ErrorList::new();
         self.status(new, &mut errors);

@@ -17,6 +17,7 @@ pub(super) fn conversion(out: &mut ErrorList, conversion: &Value, options: &Opti
     let webhook = conversion.get("webhook");
     let (client, versions) = (webhook.get("clientConfig"), webhook.get("conversionReviewVersions"));
     let (client_at, versions_at) = (at.child("webhookClientConfig"), at.child("conversionReviewVersions"));
+    // The fields below only make sense for a webhook.
     if conversion.str_at(&["strategy"]) != "Webhook" {
         let why = "should not be set when strategy is not set to Webhook";
         if !client.is_null() {
@@ -34,6 +35,7 @@ pub(super) fn conversion(out: &mut ErrorList, conversion: &Value, options: &Opti
         ));
     } else {
         webhook::validate(out, client, &client_at);
+        // Only for established definitions: others are not called yet, and upstream lets them be repaired in steps.
         if !options.invalid_ca_bundle
             && let Err(why) = ca_bundle(client)
         {
@@ -57,6 +59,7 @@ fn review_versions(out: &mut ErrorList, versions: &Value, options: &Options, at:
         let version = version.as_str().unwrap_or("");
         let at = at.index(i);
         if !seen.insert(version) {
+            // A repeated version gets this error only.
             out.push(FieldError::invalid(&at, version, "duplicate version"));
             continue;
         }
@@ -65,6 +68,7 @@ fn review_versions(out: &mut ErrorList, versions: &Value, options: &Options, at:
         }
         known |= REVIEW_VERSIONS.contains(&version);
     }
+    // An update may keep a list without known versions if the stored one had none.
     if options.recognized_review_version && !known {
         let why = "must include at least one of v1, v1beta1";
         out.push(FieldError::invalid(at, versions.clone(), why));

@@ -21,6 +21,7 @@ pub(super) fn valid(out: &mut ErrorList, names: &Value, at: &FieldPath) {
     }
     for key in ["kind", "listKind"] {
         let kind = names.str_at(&[key]);
+        // Lower-cased for the check only: kinds are CamelCase labels.
         let messages = dns1035_label(&kind.to_lowercase());
         if !kind.is_empty() && !messages.is_empty() {
             let why = format!(
@@ -43,6 +44,7 @@ fn labels(out: &mut ErrorList, list: &Value, at: &FieldPath) {
     for (i, name) in list.items().iter().enumerate() {
         checkpoint();
         match name.as_str() {
+            // Elements of lists must not be empty, unlike the single names, whose absence `required` reports.
             Some("") | None => invalid(out, "", &at.index(i)),
             Some(name) => label(out, name, &at.index(i)),
         }

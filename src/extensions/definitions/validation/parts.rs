@@ -17,6 +17,7 @@ pub(super) fn subresources(out: &mut ErrorList, subresources: &Value, at: &Field
         let at = at.child("scale").child(key);
         match scale.str_at(&[key]) {
             "" => out.push(FieldError::required(&at, "")),
+            // A path that is not simple gets one error.
             path if !simple_path(out, path, &at) => {}
             path if !path.starts_with(prefix) => out.push(FieldError::invalid(&at, path, why)),
             _ => {}
@@ -25,6 +26,7 @@ pub(super) fn subresources(out: &mut ErrorList, subresources: &Value, at: &Field
     let selector = scale.str_at(&["labelSelectorPath"]);
     let at = at.child("scale").child("labelSelectorPath");
     let known = [".spec.", ".status."].iter().any(|p| selector.starts_with(p));
+    // `known` is evaluated last: an invalid path gets only the first message.
     if !selector.is_empty() && simple_path(out, selector, &at) && !known {
         let why = "should be a json path under either .spec or .status";
         out.push(FieldError::invalid(&at, selector, why));
@@ -77,6 +79,7 @@ fn column(out: &mut ErrorList, column: &Value, at: &FieldPath) {
     if !format.is_empty() && !FORMATS.contains(&format) {
         out.push(FieldError::invalid(&at.child("format"), format, one_of(&FORMATS)));
     }
+    // Upstream's Go field name, which shows in the path.
     let at = at.child("JSONPath");
     match column.str_at(&["jsonPath"]) {
         "" => out.push(FieldError::required(&at, "")),

@@ -53,6 +53,7 @@ impl Default for Options<'_> {
 impl<'a> Options<'a> {
     pub(super) fn of(new: &'a Value, old: &'a Value) -> Self {
         let before = Internal::of(old);
+        // A rule is enforced if every stored schema obeys it.
         let all = |f: &dyn Fn(&Value) -> bool| before.schemas().all(f);
         let keeps = |rule| all(&|s: &Value| !definition::violates(s, rule));
         let webhook = old.at(&["spec", "conversion", "webhook"]);
@@ -66,12 +67,15 @@ impl<'a> Options<'a> {
                 pruned_defaults: all(&|s: &Value| !definition::has_unpruned_defaults(s)),
                 atomic_sets: keeps(Ratcheted::AtomicSets),
                 map_keys: keeps(Ratcheted::MapKeys),
+                // Costs are handled per version, in `of_schema`.
                 rule_costs: true,
             },
+            // Upstream requires schemas unless the stored definition lacks one.
             schema_required: has_schema || before.versions.iter().all(|v| v.own.open_api_schema().is_some()),
             recognized_review_version: reviews.is_empty() || reviews.iter().any(known),
             invalid_ca_bundle: !is_condition_true(old, "Established")
                 || ca_bundle(webhook.get("clientConfig")).is_err(),
+            // Shared by the options of all versions, which are cloned for each.
             kept: Some(Rc::new(Unchanged::of(new, old))),
         }
     }
@@ -79,6 +83,7 @@ impl<'a> Options<'a> {
     /// The options for the schema of a version: one that did not change may have rules that cost more than
     /// the limit. `""` stands for the schema that all versions share.
     pub(super) fn of_schema(&self, version: &str) -> Self {
+        // Cheap: the expensive part is behind an `Rc`.
         let mut options = self.clone();
         options.schema.rule_costs = !self.kept.as_ref().is_some_and(|kept| match version {
             "" => kept.all_schemas,
@@ -102,6 +107,7 @@ impl<'a> Unchanged<'a> {
         let versions = |definition: &'a Value| definition.at(&["spec", "versions"]).items();
         let name = |v: &'a Value| v.str_at(&["name"]);
         // Of several versions with one name, the first counts.
+        // `collect` keeps the last of equal keys, so the order is reversed.
         let before: HashMap<&str, &Value> = versions(old).iter().rev().map(|v| (name(v), v)).collect();
         let (mut schemas, mut all_schemas) = (HashMap::new(), true);
         for version in versions(new) {
@@ -109,6 +115,7 @@ impl<'a> Unchanged<'a> {
             let kept = before
                 .get(name(version))
                 .is_some_and(|before| before.get("schema") == version.get("schema"));
+            // All versions of one name must be unchanged, since the name does not tell which one is meant.
             *schemas.entry(name(version)).or_insert(true) &= kept;
             all_schemas &= kept;
         }
@@ -121,6 +128,7 @@ impl<'a> Unchanged<'a> {
         let (after, before) = (by_name(&new), by_name(&old));
         let kept = after
             .into_iter()
+            // Only versions that exceeded the limit before may exceed it now, with the same fields.
             .filter(|(name, fields)| before.get(name).is_some_and(|before| many(before) && before == fields));
         Self {
             schemas,

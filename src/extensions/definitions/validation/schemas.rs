@@ -44,6 +44,7 @@ pub(super) fn needs_structure(internal: &Internal<'_>) -> bool {
         "x-kubernetes-list-type",
         "x-kubernetes-validations",
     ];
+    // Any of these has no meaning in a schema that is not structural.
     let mut extended = |s: &Value| EXTENSIONS.iter().any(|w| !s.get(w).is_null());
     has_defaults(internal) || internal.schemas().any(|s| definition::any(s, &mut extended))
 }
@@ -62,6 +63,7 @@ pub(super) fn present(
     preserve: bool,
     path: &FieldPath,
 ) {
+    // A definition that preserves unknown fields prunes nothing, so it may go without a schema if it did before.
     if internal.shared.open_api_schema().is_some() || !options.schema_required && preserve {
         return;
     }
@@ -72,6 +74,7 @@ pub(super) fn present(
     };
     for (i, version) in internal.versions.iter().enumerate() {
         let served = version.sent.get("served").as_bool() == Some(true);
+        // Versions that are not served may stay without one.
         if version.own.open_api_schema().is_none() && (options.schema_required || served) {
             let at = path.child("versions").index(i).child("schema").child("openAPIV3Schema");
             out.push(FieldError::required(&at, why));
@@ -98,6 +101,7 @@ pub(super) fn schema(
             "nullable cannot be true at the root",
         ));
     }
+    // The compiled form is not needed here.
     out.extend(definition::check(schema, &at, &options.schema).1);
 }
 
@@ -110,8 +114,10 @@ fn root_keywords(out: &mut ErrorList, schema: &Value, at: &FieldPath) {
             "only \"object\" is allowed as the type at the root of the schema if the status subresource is enabled";
         return out.push(FieldError::invalid(&at.child("type"), ty, why));
     }
+    // Numbers count as set even if they are zero: in Go these keywords are pointers.
     let unset = |v: &Value| v.is_empty_value() && v.as_f64().is_none();
     let allowed = |(key, v): (&str, &Value)| {
+        // `additionalProperties` at its zero value is still a decision.
         ROOT_KEYWORDS.iter().any(|(_, keyword)| *keyword == key) || unset(v) && key != "additionalProperties"
     };
     if schema.as_object().is_some_and(|m| !m.iter().all(allowed)) {

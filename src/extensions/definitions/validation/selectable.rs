@@ -10,7 +10,7 @@ use std::collections::HashSet;
 /// Maximum number of selectable fields of a version.
 pub(super) const MAX: usize = 8;
 
-/// The fields that all versions share. Upstream refuses them if the versions differ in their schema.
+/// The fields that all versions share. Upstream rejects them if the versions differ in their schema.
 pub(super) fn shared(out: &mut ErrorList, parts: &Parts<'_>, too_many: bool, path: &FieldPath) {
     let missing = "may only be set when validations.schema is included";
     fields(out, parts, !parts.schema.is_null(), missing, too_many, path);
@@ -28,6 +28,7 @@ fn fields(out: &mut ErrorList, parts: &Parts<'_>, has_schema: bool, missing: &st
         return;
     }
     let at = path.child("selectableFields");
+    // Without a schema there is nothing to resolve the paths in.
     if !has_schema {
         return out.push(FieldError::invalid(&at, "", missing));
     }
@@ -38,6 +39,7 @@ fn fields(out: &mut ErrorList, parts: &Parts<'_>, has_schema: bool, missing: &st
         let at = at.index(i).child("jsonPath");
         let path = field.str_at(&["jsonPath"]);
         if path.is_empty() {
+            // Upstream goes on with the next field after this error.
             out.push(FieldError::required(&at, ""));
             continue;
         }
@@ -48,6 +50,7 @@ fn fields(out: &mut ErrorList, parts: &Parts<'_>, has_schema: bool, missing: &st
                 continue;
             }
         };
+        // Metadata has its own field selectors.
         if names.first().is_some_and(|n| n == "metadata") {
             out.push(FieldError::invalid(&at, path, "must not point to fields in metadata"));
         }
@@ -55,16 +58,19 @@ fn fields(out: &mut ErrorList, parts: &Parts<'_>, has_schema: bool, missing: &st
             let why = "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed.";
             out.push(FieldError::invalid(&at, path, why));
         }
+        // Compared by resolved names: `.a.b` and `.a['b']` are the same field.
         if !unique.insert(names) {
             out.push(FieldError::duplicate(&at, path));
         }
     }
+    // An update may keep too many, as long as it keeps the same ones.
     if unique.len() > MAX && !too_many {
         out.push(FieldError::too_many(&at, unique.len(), MAX));
     }
 }
 
-/// The fields of a version of a stored definition, for comparison with a new one.
+/// The number of selectable fields, for comparing a stored definition with a new one.
 pub(super) fn count(fields: &Value) -> usize {
+    // Upstream counts before removing duplicates here.
     fields.items().len()
 }

@@ -13,6 +13,7 @@ use std::collections::HashSet;
 pub(super) fn each(out: &mut ErrorList, internal: &Internal<'_>, options: &Options, path: &FieldPath) {
     let at = path.child("versions");
     let mut names: HashSet<&str> = HashSet::new();
+    // Collected over all versions and reported once, behind the errors of the single versions.
     let (mut unique, mut stored) = (true, 0);
     for (i, version) in internal.versions.iter().enumerate() {
         checkpoint();
@@ -25,11 +26,13 @@ pub(super) fn each(out: &mut ErrorList, internal: &Internal<'_>, options: &Optio
         let own = &version.own;
         let status = internal.has_status(version);
         let schema_options = options.of_schema(name);
+        // Structural rules depend on whether this version's schema changed.
         schemas::schema(out, own.open_api_schema(), status, &schema_options, &at.child("schema"));
         parts::subresources(out, own.subresources, &at.child("subresources"));
         parts::columns(out, own.columns, &at.child("additionalPrinterColumns"));
         selectable::own(out, own, options.too_many_selectable(name), &at);
     }
+    // The errors show the whole list, printed on demand only.
     let mut wrong = |why: &str| out.push(FieldError::invalid_raw(&at, internal.print_versions(), why));
     if !unique {
         wrong("must contain unique version names");
@@ -49,10 +52,12 @@ fn deprecation(out: &mut ErrorList, version: &Value, at: &FieldPath) {
     let Some(warning) = version.get("deprecationWarning").as_str() else {
         return;
     };
+    // At most one of the first error, and any of the others.
     let mut wrong = |why: &str| out.push(FieldError::invalid(at, warning, why));
     if version.get("deprecated").as_bool() != Some(true) {
         return wrong("can only be set for deprecated versions");
     }
+    // Bytes, as in Go, although the message says characters.
     if warning.len() > 256 {
         wrong("must be <= 256 characters long");
     }
@@ -78,6 +83,7 @@ pub(super) fn stored(out: &mut ErrorList, v: &Value) {
     let at = FieldPath::new("status").child("storedVersions");
     let list = v.at(&["status", "storedVersions"]);
     let names: Vec<&str> = list.items().iter().map(|s| s.as_str().unwrap_or("")).collect();
+    // An empty list could lose objects: nothing would say in which versions they may be stored.
     if names.is_empty() {
         return out.push(FieldError::invalid(
             &at,
@@ -87,12 +93,14 @@ pub(super) fn stored(out: &mut ErrorList, v: &Value) {
     }
     // Of equal names upstream keeps the last place.
     let mut missing: Vec<(usize, &str)> = names.iter().copied().enumerate().collect();
+    // Sorted by name with the last place first, so that `dedup` keeps the last.
     missing.sort_by_key(|(i, name)| (*name, std::cmp::Reverse(*i)));
     missing.dedup_by_key(|(_, name)| *name);
     let all: HashSet<&str> = names.iter().copied().collect();
     let mut defined: HashSet<&str> = HashSet::new();
     for version in v.at(&["spec", "versions"]).items() {
         let name = version.str_at(&["name"]);
+        // Inserted only if it is stored, and for the first of equal names only.
         let is_known = all.contains(name) && defined.insert(name);
         if version.get("storage").as_bool() == Some(true) && !is_known {
             let why = format!("must have the storage version {name}");
@@ -100,6 +108,7 @@ pub(super) fn stored(out: &mut ErrorList, v: &Value) {
         }
     }
     missing.retain(|(_, name)| !defined.contains(name));
+    // Back into the order of the list.
     missing.sort_unstable();
     for (i, name) in missing {
         let why = format!(

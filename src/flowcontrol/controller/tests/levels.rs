@@ -23,6 +23,27 @@ async fn a_deleted_level_serves_its_queued_requests_and_is_then_removed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_deleted_level_stays_while_a_request_with_the_previous_schemas_may_enter_it() {
+    let (controller, _) = busy(10);
+    // As a request that is being classified.
+    let previous = controller.schemas.load_full();
+    controller.digest([], []);
+    assert!(controller.dump(Dump::Levels).contains("busy,"));
+    controller.rebalance();
+    assert!(controller.dump(Dump::Levels).contains("busy,"));
+    drop(previous);
+    controller.rebalance();
+    assert!(!controller.dump(Dump::Levels).contains("busy,"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_level_is_removed_with_its_object() {
+    let (controller, _) = busy(10);
+    controller.digest([], []);
+    assert!(!controller.dump(Dump::Levels).contains("busy,"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_level_that_comes_back_keeps_its_requests() {
     let (controller, _) = busy(10);
     let held = fill(&controller, "u");

@@ -1,4 +1,4 @@
-//! The metrics of a level that has seen everything that can happen to a request.
+//! The metrics of a level after requests with every possible outcome.
 
 use super::*;
 use std::collections::BTreeSet;
@@ -48,7 +48,7 @@ const FAMILIES: [(&str, &str, &[&str]); 31] = [
     ("work_estimated_seats", "histogram", SCHEMA),
 ];
 
-/// Lists of this take ten seats.
+/// Lists of these objects take ten seats.
 struct Large;
 
 impl ObjectCounts for Large {
@@ -119,7 +119,7 @@ async fn every_family_has_upstreams_name_type_and_labels() {
         let family = name(family);
         assert!(
             text.contains(&format!("# TYPE {family} {kind}\n")),
-            "{family} is no {kind} in {text}"
+            "{family} is not a {kind} in {text}"
         );
         let series = if kind == "histogram" {
             family.clone() + "_count"
@@ -136,7 +136,7 @@ async fn every_family_has_upstreams_name_type_and_labels() {
     let others: Vec<&str> = shown
         .filter(|family| family.starts_with("apiserver_flowcontrol_") && !known.contains(*family))
         .collect();
-    assert!(others.is_empty(), "upstream has no {others:?}");
+    assert!(others.is_empty(), "upstream does not have {others:?}");
 }
 
 fn name(last: &str) -> String {

@@ -31,6 +31,7 @@ async fn limits_follow_demand_within_two_periods() {
     let mut held: Vec<Permit> = (0..120)
         .map(|_| get(&controller, "u", "busy").admission.unwrap())
         .collect();
+    // Half a second past the adjustment of limits.
     tokio::time::sleep(Duration::from_millis(10_500)).await;
     let borrowed = limit("a");
     assert!(borrowed > 75, "{borrowed}");

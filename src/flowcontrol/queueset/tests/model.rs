@@ -1,5 +1,5 @@
-//! The algorithm as one would write it on a blackboard: every decision is a loop over all queues, and nothing
-//! is remembered that can be computed. Random histories must lead both to the same decisions.
+//! A reference model of the algorithm: every decision is a loop over all queues, and nothing is cached that can be
+//! computed. Random histories must lead the set and the model to the same decisions.
 
 use super::*;
 use proptest::prelude::*;
@@ -86,6 +86,7 @@ impl Model {
         self.sync(now);
         let hand = self.dealer.deal(hash);
         let cards = hand.cards();
+        // As `QueueSet::next_card`, but counted: the hand has one size here.
         let offset = self.enqueues % cards.len();
         self.enqueues += 1;
         let (mut best, mut least) = (0, i128::MAX);
@@ -192,7 +193,7 @@ fn step() -> impl Strategy<Value = (u16, Step)> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
     #[test]
-    fn decisions_are_those_of_the_restatement(
+    fn decisions_match_the_reference_model(
         count in 1..12u32, hand in 1..4u32, length in 1..6u32,
         steps in proptest::collection::vec(step(), 1..120),
     ) {
@@ -262,6 +263,7 @@ proptest! {
         for (_, id) in open {
             set.finish(now, id);
         }
+        // Past the ends of all additional latencies.
         set.sync(now + ms(10_000));
         prop_assert!(set.is_idle() && set.queues().is_empty());
         prop_assert_eq!((set.totals.seats_in_use, set.queued_seats, set.active_queues), (0, 0, 0));

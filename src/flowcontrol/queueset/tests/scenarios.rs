@@ -83,7 +83,7 @@ fn the_meter_reaches_any_reading() {
     exercise("years", queues(9, 1, 8), 2000, &flows, QUARTER * 40 / 2, 0.01);
 }
 
-/// A flow that used less than its share while nobody else wanted it does not starve the other one later.
+/// A flow that used less than its share while the rest was unclaimed does not starve the other one later.
 #[test]
 fn unused_shares_do_not_accumulate() {
     let half = Client {
@@ -142,8 +142,8 @@ fn seats_that_linger_are_missing() {
     }
 }
 
-/// Without queues, what comes first is served: nothing waits, and shares are what the clients' rhythm makes
-/// of them.
+/// Without queues, requests are served as they come: none waits, and the shares depend on the timing of the
+/// clients.
 #[test]
 fn a_level_without_queues_is_not_fair() {
     let flows = [

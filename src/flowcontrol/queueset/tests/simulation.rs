@@ -78,6 +78,7 @@ impl Simulation {
         for (i, c) in clients.iter().enumerate() {
             for thread in 0..c.threads {
                 let late = c.split && thread >= c.threads / 2;
+                // Some nanoseconds apart, so that the order of the first requests is fixed, as in upstream's tests.
                 let delay = i64::from(90 * thread) + 20 * i as i64 + if late { evaluation / 2 } else { 0 };
                 let calls_left = if late { c.calls / 2 } else { c.calls };
                 simulation.schedule(delay, Event::Call { client: i, calls_left });
@@ -114,6 +115,7 @@ impl Simulation {
             let timer = self.set.next_event().and_then(|due| i64::try_from(due.as_nanos()).ok());
             let next = self.events.first_key_value().map(|(key, _)| *key);
             match (timer, next) {
+                // An event of the same instant comes first: it may make the timer unnecessary.
                 (Some(due), next) if due <= end && next.is_none_or(|(when, _)| due < when) => {
                     self.set.advance(at(due));
                     self.begin_dispatched(due);

@@ -80,6 +80,8 @@ impl Pool {
             if n > 1 {
                 self.checkouts = self.checkouts.wrapping_add(1);
             }
+            // `min_by_key` returns the first minimum, so the rotating start spreads ties over the
+            // connections.
             let around = (0..n).map(|i| self.checkouts.wrapping_add(i) % n);
             let at = around.min_by_key(|at| self.http2[*at].streams())?;
             let connection = &self.http2[at];
@@ -88,6 +90,7 @@ impl Pool {
                 continue;
             };
             self.expected_streams = max;
+            // Reserved under the pool's lock: concurrent checkouts cannot exceed `max`.
             return (connection.streams() < max).then(|| connection.stream());
         }
     }
@@ -134,6 +137,7 @@ impl Pool {
 
     /// The most recently used idle connection.
     pub(super) fn free_connection(&mut self) -> Option<http1::SendRequest<Body>> {
+        // From the end, so that surplus connections stay unused and reach the idle timeout.
         while let Some(idle) = self.idle.pop() {
             if !idle.sender.is_closed() && idle.since.elapsed() < IDLE_TIMEOUT {
                 return Some(idle.sender);

@@ -15,6 +15,7 @@ pub(in crate::proxy::transport) struct IncomingBody {
 
 impl IncomingBody {
     pub(super) fn new(stream: RecvStream, length: Option<u64>) -> Self {
+        // A stream that ended with its head has no body, with or without `Content-Length`.
         let length = length.or_else(|| stream.is_end_stream().then_some(0));
         Self {
             body: H2Body::new(stream, length),

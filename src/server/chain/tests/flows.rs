@@ -29,7 +29,7 @@ async fn responses_carry_the_flow_schema_uid_except_for_logs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_wait_for_seats_a_quarter_of_their_time() {
+async fn requests_wait_for_seats_for_a_quarter_of_their_timeout() {
     let mut c = config();
     c.authorizer = Arc::new(authz::AlwaysAllow);
     let telemetry = c.telemetry.clone();
@@ -101,7 +101,7 @@ impl UnprotectedHandler for Accounts {
 }
 
 #[tokio::test]
-async fn requests_compute_on_the_account_of_the_flow_that_has_their_seats() {
+async fn computations_are_charged_to_the_flow_of_the_request() {
     let equal = async |controller: Option<Arc<FlowController>>| {
         let tokens = TokenFile::parse("f", "one,jane,u\ntwo,john,v").unwrap();
         let mut c = config();

@@ -21,6 +21,7 @@ use std::time::Instant;
 /// Records the end of a streamed response. In the blocking modes the end of the body is delayed until the
 /// event is stored.
 pub(super) fn record(response: Response, record: Arc<Record>, status: ResponseStatus) -> Response {
+    // Backends audit their own responses; see `decoding::recorded`.
     let own = FromBackend::of(&response).is_none();
     let worth = own && record.wants_responses();
     let copy = (worth && response::is_object(response.headers())).then(|| Copy {
@@ -43,7 +44,7 @@ pub(super) fn record(response: Response, record: Arc<Record>, status: ResponseSt
 struct Copy {
     headers: HeaderMap,
     bytes: Vec<u8>,
-    /// What `bytes` takes of the limit on all copies.
+    /// The share of `bytes` in the limit on all copies.
     charged: CopiedBytes,
     too_large: bool,
 }
@@ -121,6 +122,7 @@ impl Last {
 
     fn take_copy(&mut self) -> Option<Copy> {
         let copy = self.copy.take()?;
+        // Nothing is recorded instead of a part: half an object cannot be decoded.
         if copy.too_large {
             self.record.trail.annotate("audit.k8s.io/truncated", "true");
             return None;
@@ -157,12 +159,14 @@ impl http_body::Body for Recorded {
                 Some(Err(error)) => Some(error),
                 None => None,
             };
+            // Polled again after its end.
             let Some(last) = self.last.take() else {
                 return Poll::Ready(error.map(Err));
             };
             if last.is_costly() {
                 let stored = async move { last.decode_and_submit().await.wait().await };
                 self.storing = Some((Box::pin(stored), error));
+                // Polls the new future at once, which registers the waker.
                 return self.poll_frame(cx);
             }
             let pending = last.submit();
@@ -179,6 +183,7 @@ impl http_body::Body for Recorded {
     }
 
     fn is_end_stream(&self) -> bool {
+        // False until the event is stored, or the connection would drop the body without polling for its end.
         self.last.is_none() && self.storing.is_none() && self.body.is_end_stream()
     }
 
@@ -194,6 +199,7 @@ impl Copy {
             || !self.charged.grow_to(self.bytes.len() + data.len())
         {
             self.too_large = true;
+            // Frees the copy at once: the stream may go on for long.
             self.bytes = Vec::new();
             self.charged.release();
         } else {

@@ -1,6 +1,5 @@
-//! Decoding of response bodies for audit events: small ones on the reactor, others on a blocking thread, few at
-//! a time. An operator chooses to record response objects; their callers must not thereby be able to stop
-//! everybody.
+//! Decoding of response bodies for audit events: small ones on the reactor, others on a blocking thread, few at a
+//! time. Recording response objects must not allow one caller to stall all others.
 //!
 //! Entry points: [`recorded`] for a response in memory, [`object`] for the copy of a stream.
 
@@ -23,7 +22,7 @@ const MAX_STATUS: usize = 64 << 10;
 /// Estimated memory per byte of a body: the tree and its encoding.
 const MEMORY_PER_BYTE: usize = 10;
 
-/// What an event says about a response.
+/// The response, as an event records it.
 pub(super) struct RecordedResponse {
     pub status: ResponseStatus,
     /// The encoded response object, if it is to be recorded.
@@ -48,6 +47,7 @@ pub(super) fn recorded(record: &Arc<Record>, response: &Response) -> impl Future
     let everything = record.wants_responses();
     // For proxied responses only the code is recorded; backends have audit logs of their own.
     let worth = FromBackend::of(response).is_none() && (everything || code >= 400 || record.is_delete());
+    // Errors are small, and a larger body is not decoded just to find out that it is not a Status.
     let max = if everything { response::MAX_BYTES } else { MAX_STATUS };
     let Some(bytes) = response.body().to_full().filter(|b| worth && b.len() <= max) else {
         return Either::Left(ready(RecordedResponse::of_code(code)));
@@ -82,7 +82,7 @@ pub(super) fn object(record: &Record, headers: &HeaderMap, bytes: &[u8]) -> Opti
     response::decode(headers, bytes).map(|o| record.trail.encoded(&o))
 }
 
-/// Runs `decode` on another thread, when it is its turn. `None` if the server is ending.
+/// Runs `decode` on another thread, at most a few at a time. `None` if the server is shutting down.
 ///
 /// # Cancel safety
 /// When dropped, a decoding that has started continues, without effect.

@@ -48,7 +48,7 @@ impl RequestSummary {
     }
 }
 
-/// Tokio's clock, because tests can pause it.
+/// The time by Tokio's clock, because tests can pause it.
 pub(super) fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
@@ -107,6 +107,7 @@ impl Record {
             user,
             source_ips: summary.source_ips,
             user_agent: summary.user_agent,
+            // The context only has the monotonic time of the arrival; the event needs the wall-clock time.
             received: OffsetDateTime::now_utc() - now().saturating_duration_since(summary.received),
         };
         Self {
@@ -131,7 +132,7 @@ impl Record {
         matches!(self.subject.info.verb.as_str(), "delete" | "deletecollection")
     }
 
-    /// Whether response objects are recorded. Those of long-running requests are not.
+    /// Whether response objects are recorded. The responses of long-running requests are not.
     pub(crate) fn wants_responses(&self) -> bool {
         self.verdict.level == AuditLevel::RequestResponse && !self.is_long_running()
     }
@@ -150,6 +151,7 @@ impl Record {
         } = self.trail.snapshot();
         let took = now().saturating_duration_since(self.received);
         let done = matches!(stage, Stage::ResponseComplete | Stage::Panic);
+        // Long-running requests are slow by nature.
         if done && took > SLOW && !self.is_long_running() {
             for (part, took) in self.trail.parts().durations().chain([("total", took)]) {
                 let key = format!("apiserver.latency.k8s.io/{part}");
@@ -157,6 +159,7 @@ impl Record {
             }
         }
         let said = said.unwrap_or_default();
+        // A create has no name in its path, so the object's own is recorded.
         let or = |path: &str, body: String| if path.is_empty() { body } else { path.to_owned() };
         let object_ref = info.is_resource.then(|| ObjectRef {
             namespace: or(&info.namespace, said.namespace),
@@ -165,6 +168,7 @@ impl Record {
             resource_version: said.resource_version,
         });
         let at = match stage {
+            // As upstream, both timestamps of the first event are equal.
             Stage::RequestReceived => self.subject.received,
             _ => OffsetDateTime::now_utc(),
         };

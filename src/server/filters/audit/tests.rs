@@ -193,7 +193,7 @@ fn large_object() -> &'static str {
 }
 
 #[tokio::test]
-async fn large_response_objects_are_recorded_when_it_is_their_turn() {
+async fn large_response_objects_are_decoded_a_few_at_a_time() {
     let whole = large_object();
     let parts: &'static [&'static str] = vec![&whole[..1000], &whole[1000..]].leak();
     let answers: [fn(&'static str, &'static [&'static str]) -> Response; 2] =
@@ -315,7 +315,7 @@ impl crate::request::UnprotectedHandler for Slow {
 }
 
 #[tokio::test(start_paused = true)]
-async fn slow_requests_are_annotated_with_the_time_that_their_parts_took() {
+async fn slow_requests_are_annotated_with_their_latencies() {
     let kept = Arc::new(Kept::default());
     let head = GenericServer::new("head", Arc::new(EmptyDelegate));
     head.mux().handle_prefix("/api/v1/", Arc::new(Slow));

@@ -47,6 +47,7 @@ impl Date {
     fn now(&mut self) -> Option<HeaderValue> {
         let now = SystemTime::now();
         let second = now.duration_since(UNIX_EPOCH).map_or(0, |t| t.as_secs());
+        // Compared for inequality: the clock may be set back.
         if self.second != second {
             self.second = second;
             self.written = headers::date(now.into());

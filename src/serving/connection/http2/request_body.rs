@@ -26,6 +26,7 @@ struct Waiting {
 /// The body of a request with these headers on this stream. `100 Continue` is sent when the body is first
 /// polled.
 pub(super) fn body(stream: RecvStream, headers: &HeaderMap, queue: &Arc<H2InformationalQueue>, number: u32) -> Body {
+    // Also if `Expect` asks for a 100: there is nothing to continue with.
     if stream.is_end_stream() {
         return Body::empty();
     }
@@ -49,6 +50,7 @@ impl http_body::Body for RequestBody {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, h2::Error>>> {
         let frame = self.body.poll_frame(cx);
+        // Only once, and only if the handler has to wait: a client that sends the body anyway needs no 100.
         if let Some(Waiting { queue, stream }) = self.waiting.take()
             && frame.is_pending()
         {

@@ -101,6 +101,7 @@ impl<'a> Stream<'a> {
         };
         for early in queue.take(self.number) {
             *bytes_sent += informational::size(early.headers());
+            // The rest is dropped: 1xx responses are hints, and the final one is not affected.
             if *bytes_sent > MAX_INFORMATIONAL_BYTES {
                 return;
             }
@@ -125,6 +126,7 @@ impl<'a> Stream<'a> {
             head::announce_length(response.headers_mut(), &body);
         }
         let response = response.map(drop);
+        // A HEAD response keeps the `Content-Length` announced above; its body is dropped unread.
         if ends || self.head_alone {
             self.respond.send_response(response, true)?;
             return Ok(None);
@@ -189,6 +191,8 @@ impl ResponseBody {
             }
             in_flight.release();
             let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) else {
+                // Nothing to send now: watch for a reset, so that a cancelled watch ends at once rather than
+                // at its next event.
                 return self.to.poll_reset(cx).map(drop);
             };
             let sent = match frame {
@@ -208,6 +212,7 @@ impl ResponseBody {
                 None => self.to.send_data(Bytes::new(), true),
                 Some(Err(error)) => {
                     tracing::debug!(error, "a response body failed");
+                    // Not an end of stream: the client must not take a truncated body for a complete one.
                     self.to.send_reset(Reason::INTERNAL_ERROR);
                     Ok(())
                 }

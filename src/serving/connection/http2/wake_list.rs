@@ -33,7 +33,7 @@ pub(super) struct StreamWaker {
     listed: AtomicBool,
 }
 
-// === impl Wakes ===
+// === impl WakeList ===
 
 impl WakeList {
     /// The waker of the connection.
@@ -53,8 +53,10 @@ impl WakeList {
     /// Begins a round: moves the woken streams to `woken`, behind those left over from the previous round.
     pub(super) fn begin(&self, woken: &mut Vec<usize>) {
         let mut list = self.lock();
+        // From here on wake-ups only add to the list: the task is running.
         list.task = None;
         if woken.is_empty() {
+            // Swapped, so that both vectors keep their capacity.
             std::mem::swap(&mut list.streams, woken);
         } else {
             woken.append(&mut list.streams);
@@ -69,8 +71,10 @@ impl WakeList {
     /// Ends a round. The task goes to sleep, or yields and runs again if streams are left over or something
     /// was woken meanwhile.
     pub(super) fn end(&self, cx: &Context<'_>, has_left: bool) {
+        // Under one lock: a wake-up is either found here, or finds the task's waker.
         let mut list = self.lock();
         if has_left || list.connection || !list.streams.is_empty() {
+            // Unlocked first: what a waker runs may come back to this list.
             drop(list);
             cx.waker().wake_by_ref();
         } else {
@@ -107,6 +111,7 @@ impl StreamWaker {
     /// Called before the stream is polled: later wake-ups list it again, and the poll observes the effects of
     /// earlier ones.
     pub(super) fn unlist(&self) {
+        // A swap, since a plain store could not acquire what the waking thread has written.
         self.listed.swap(false, Ordering::AcqRel);
     }
 }

@@ -46,6 +46,23 @@ fn full_queue_read_in_time_does_not_end_the_watch() {
     assert_eq!(offer(&mut hub, late + late), 1);
 }
 
+#[test]
+fn the_end_of_a_watch_does_not_end_that_of_one_object_with_the_same_key() {
+    let watcher = |single| {
+        Arc::new(Subscriber::new(
+            Scope::new("ns/a", single, Predicate(None)),
+            Revision(0),
+            2,
+        ))
+    };
+    let (one, prefix) = (watcher(true), watcher(false));
+    let mut hub = Hub::default();
+    hub.add(one);
+    let id = hub.add(prefix.clone()).expect("it is open");
+    hub.remove(id, &prefix);
+    assert_eq!(hub.len(), 1);
+}
+
 #[tokio::test(start_paused = true)]
 async fn bookmark_precedes_the_announced_end_if_there_is_progress() {
     let mut feed = Feed::new(Bounds::default());

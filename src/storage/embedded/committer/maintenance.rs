@@ -45,6 +45,7 @@ impl Comparison {
 impl Committer {
     /// Runs the maintenance that is due after a batch; `idle` if the batch was empty.
     pub(super) fn maintain(&mut self, idle: bool) {
+        // After a failed transaction the file must not be touched again.
         if self.shared.failed.get().is_some() {
             return;
         }
@@ -61,6 +62,8 @@ impl Committer {
             self.maintained = Instant::now();
             self.shared.trim_caches();
             self.compare();
+            // Returning memory costs milliseconds of page faults afterwards; a busy store would pay them
+            // again and again.
             if idle {
                 self.rest();
             }
@@ -92,27 +95,35 @@ impl Committer {
     fn maintain_file(&mut self, idle: bool, due: bool) -> rusqlite::Result<()> {
         let now = now() / 1000;
         if due {
+            // Revision 1 is the empty store, so nothing is marked until the first write.
             let (marked, at) = self.marks.back().copied().unwrap_or((1, 0));
+            // The clock may step back; then marks pause until it has caught up, and history is kept longer
+            // rather than lost.
             if self.revision > marked && now - at >= MARK_EVERY {
                 self.disk.mark(self.revision, now)?;
                 self.marks.push_back((self.revision, now));
             }
         }
+        // History that is too long for the clock's range is kept for ever.
         let old = now.saturating_sub(i64::try_from(self.options.history.as_secs()).unwrap_or(i64::MAX));
         let mut target = self.revision.saturating_sub(self.options.max_history);
         let over_history_budget = self.disk.exceeds_history_budget(self.packed)?;
         if over_history_budget {
             let next = self.disk.compacted() + (CROWDED_STEPS * COMPACTION_STEP) as u64;
+            // A minimum remains even then, or every reconnecting watch would have to list again.
             target = target.max(next.min(self.revision.saturating_sub(space::MIN_HISTORY)));
         }
+        // Compaction by age ends at a mark, because only marks have a time.
         while let Some((revision, at)) = self.marks.front()
             && (*at <= old || *revision < target)
         {
             target = target.max(*revision);
             self.marks.pop_front();
         }
+        // `max`: after a full disk it may be ahead already; compaction never goes back.
         self.compact_to = self.compact_to.max(target);
         self.shared.compaction.advance(Revision(self.compact_to));
+        // One step per round, so that writers never wait behind the whole history.
         if self.disk.compacted() < self.compact_to {
             let step = if over_history_budget {
                 CROWDED_STEPS * COMPACTION_STEP
@@ -121,6 +132,7 @@ impl Committer {
             };
             self.disk.compact(self.compact_to, step)?;
         } else if idle && due {
+            // Only a store that is idle checkpoints by itself; a busy one does it by `wal_autocheckpoint`.
             self.disk.reclaim(self.packed, false)?;
             self.disk.checkpoint()?;
             return Ok(());
@@ -135,9 +147,11 @@ impl Committer {
     fn recover_from_full(&mut self) -> rusqlite::Result<()> {
         self.disk.checkpoint()?;
         self.compact_to = self.revision;
+        // One step is enough to free pages for the probe; the rest follows at the usual pace.
         if self.disk.compacted() < self.compact_to {
             self.disk.compact(self.compact_to, COMPACTION_STEP)?;
         }
+        // Fails while the disk is full, and the flag stays set.
         self.disk.probe()?;
         self.shared.full.store(false, Ordering::Release);
         tracing::warn!("the disk has space again; writes are accepted");
@@ -147,11 +161,15 @@ impl Committer {
     /// Compares the cache of one resource with the disk, if that is due. No write is in progress here, so
     /// they must agree.
     fn compare(&mut self) {
+        // One resource per second at most: a digest reads all its keys, on the thread all writers wait for.
         let c = &mut self.comparison;
         if Instant::now() < c.round {
             return;
         }
+        // By name and not by position, because resources come and go between two runs.
         let from = c.last.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        // The catalog is locked only to choose; computing the digest under the lock would block requests for
+        // resources.
         let next = {
             let catalog = self.shared.catalog.lock();
             let mut rest = catalog.resources.range::<str, _>((from, Bound::Unbounded));

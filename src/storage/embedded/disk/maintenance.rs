@@ -23,9 +23,13 @@ impl Disk {
                  ORDER BY revision LIMIT ?3",
             )?;
             let range = params![self.compacted.cast_signed(), target.cast_signed(), step as i64];
+            // Collected first: deleting from a table while a statement iterates over it is undefined in
+            // SQLite.
             let writes: Vec<(i64, i64, bool, String)> = past
                 .query_map(range, |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?, r.get(3)?)))?
                 .collect::<Result<_, _>>()?;
+            // The key guards against a `prev` that does not belong to this object; such damage must not
+            // delete another object's bytes.
             let mut delete = tx.prepare_cached("DELETE FROM log WHERE revision = ?1 AND key = ?2")?;
             for (revision, prev, deletion, key) in &writes {
                 if *prev != 0 {
@@ -36,9 +40,12 @@ impl Disk {
                 }
             }
             let last = writes.last().map(|(revision, ..)| revision.cast_unsigned());
+            // Fewer than a full step: revisions up to the target without rows (already compacted) are done as
+            // well.
             let done = if writes.len() < step {
                 target
             } else {
+                // `last` exists, because a full step is not empty; the fallback is never taken.
                 last.unwrap_or(target)
             };
             tx.prepare_cached("DELETE FROM marks WHERE revision < ?1")?
@@ -49,6 +56,7 @@ impl Disk {
             done
         };
         tx.commit()?;
+        // After the commit, so that memory never claims more than the disk holds.
         self.compacted = done;
         Ok(())
     }
@@ -58,6 +66,7 @@ impl Disk {
     /// # Errors
     /// As [`commit`](Self::commit).
     pub(crate) fn set_revision(&mut self, revision: u64) -> rusqlite::Result<()> {
+        // One statement and hence one transaction: the checksum always matches the row.
         self.db.execute(
             "UPDATE meta SET revision = ?1, compacted = ?1, sum = ?2",
             [revision.cast_signed(), Self::meta_sum(revision, revision, self.objects)],
@@ -100,6 +109,7 @@ impl Disk {
     /// As [`commit`](Self::commit).
     pub(crate) fn exceeds_history_budget(&self, packed: u64) -> rusqlite::Result<bool> {
         let (free, all) = self.pages()?;
+        // Pages in use and not the file's size: free pages are the business of `reclaim`.
         Ok(space::exceeds_history_budget(all.saturating_sub(free) * PAGE, packed))
     }
 
@@ -110,15 +120,19 @@ impl Disk {
     /// # Errors
     /// As [`commit`](Self::commit).
     pub(crate) fn reclaim(&mut self, packed: u64, busy: bool) -> rusqlite::Result<bool> {
+        // 1 MiB per call, which holds up writers for a few milliseconds.
         const STEP: u64 = 256;
         let (free, all) = self.pages()?;
         let over_file_budget = space::exceeds_file_budget(all * PAGE, packed);
+        // A file with a little free space is left alone: writes reuse it, and vacuuming moves pages for
+        // nothing.
         if free < STEP || !(over_file_budget || (!busy && free * 5 >= all)) {
             return Ok(false);
         }
         self.dirty = true;
         let mut step = self.db.prepare(&format!("PRAGMA incremental_vacuum({STEP})"))?;
         let mut rows = step.query([])?;
+        // The pragma frees one page per row that is stepped over.
         while rows.next()?.is_some() {}
         Ok(true)
     }
@@ -129,6 +143,8 @@ impl Disk {
     /// As [`commit`](Self::commit); the store's contents are unchanged.
     pub(crate) fn probe(&mut self) -> rusqlite::Result<()> {
         self.inject_fault(Step::Upkeep)?;
+        // Each statement is a transaction of its own: space is certain only once the pages have been
+        // committed.
         self.db.execute("INSERT INTO room VALUES (zeroblob(65536))", [])?;
         self.db.execute("DELETE FROM room", []).map(drop)
     }
@@ -141,6 +157,7 @@ impl Disk {
         let mut all = self
             .db
             .prepare_cached("SELECT key, revision FROM live WHERE key >= ?1 AND key < ?2 ORDER BY key")?;
+        // '0' follows '/', so this is the first key behind the prefix.
         let end = format!("{}0", prefix.trim_end_matches('/'));
         let mut rows = all.query([prefix, &end])?;
         let mut digest = Digest::default();
@@ -158,6 +175,7 @@ impl Disk {
     /// As [`commit`](Self::commit).
     pub(crate) fn checkpoint(&mut self) -> rusqlite::Result<()> {
         if std::mem::take(&mut self.dirty) {
+            // PASSIVE neither waits for readers (a running backup) nor blocks them.
             self.db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?;
             self.db.execute_batch("PRAGMA shrink_memory")?;
         }

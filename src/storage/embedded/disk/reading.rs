@@ -37,6 +37,7 @@ pub(in super::super) struct Contents {
 /// Checks the structure of the file with SQLite's `quick_check`.
 fn quick_check(path: &Path) -> Result<(), OpenError> {
     let sql = |e| OpenError::sqlite(path, e);
+    // Read-write, because a read-only connection cannot take part in WAL recovery.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags(path, flags).map_err(sql)?;
     let found: String = db.query_row("PRAGMA quick_check(1)", [], |r| r.get(0)).map_err(sql)?;
@@ -96,13 +97,18 @@ impl Disk {
                 "its meta row does not match its checksum",
             ));
         }
+        // The count comes from the checksummed meta row, so a lost row of `live` is noticed although each
+        // remaining row is valid.
         let objects = self.load_objects()?;
         if objects.len() as u64 != count {
             let why = format!("it holds {} objects instead of {count}", objects.len());
             return Err(OpenError::damaged(&self.path, why));
         }
         (self.revision, self.compacted, self.objects) = (revision, compacted, count);
+        // History beyond what is replayed stays on disk and is compacted there; only memory and start time
+        // are saved.
         let base = self.compacted.max(revision.saturating_sub(max_events));
+        // Values of current objects are shared with their last event instead of being read and held twice.
         let known: HashMap<u64, &Bytes> = objects.iter().map(|(_, o)| (o.revision, &o.value)).collect();
         let events = self.load_events(base, &known)?;
         drop(known);
@@ -141,6 +147,7 @@ impl Disk {
 
     fn load_objects(&self) -> Result<Vec<(String, Raw)>, OpenError> {
         let sql = |e| OpenError::sqlite(&self.path, e);
+        // LEFT JOIN, so that an object whose bytes are missing is reported instead of skipped.
         let all = "SELECT live.key, live.revision, live.expires, log.value, log.sum, log.prev, live.sum
             FROM live LEFT JOIN log ON log.revision = live.revision AND log.key = live.key";
         let mut all = self.db.prepare(all).map_err(sql)?;
@@ -198,6 +205,8 @@ impl Disk {
             self.verified(&key, (r.cast_signed(), prev), value.as_deref(), sum)?
                 .ok_or_else(missing)
         };
+        // The value is not read in the scan: `find` shares the buffer that the current object or an earlier
+        // event already holds.
         let tail = "SELECT revision, key, prev, value IS NULL, sum FROM log WHERE revision > ?1 ORDER BY revision";
         let mut tail = self.db.prepare(tail).map_err(sql)?;
         let mut rows = tail.query([base.cast_signed()]).map_err(sql)?;

@@ -1,7 +1,7 @@
 //! Reading and writing all objects of a store at once, for export and import: [`objects`] and [`fill`].
 
 use super::super::DirectoryLock;
-use super::super::disk::{Disk, Row};
+use super::super::disk::{Disk, Row, refuse_half_restored};
 use super::super::format::checksum;
 use super::{OpenError, Progress, clear, file, open_store};
 use bytes::Bytes;
@@ -31,6 +31,7 @@ pub(crate) fn objects(dir: &Path) -> Result<(u64, Vec<Object>), OpenError> {
     let revision: i64 = db
         .query_row("SELECT revision FROM meta", [], |r| r.get(0))
         .map_err(sql)?;
+    // Ascending revisions let the import write them in order.
     let all = "SELECT live.key, live.revision, live.expires, log.value, log.sum, log.prev
         FROM live JOIN log ON log.revision = live.revision ORDER BY live.revision";
     let mut all = db.prepare(all).map_err(sql)?;
@@ -40,6 +41,7 @@ pub(crate) fn objects(dir: &Path) -> Result<(u64, Vec<Object>), OpenError> {
         let (key, at): (String, i64) = (row.get(0).map_err(sql)?, row.get(1).map_err(sql)?);
         let value: Vec<u8> = row.get(3).map_err(sql)?;
         let prev: i64 = row.get(5).map_err(sql)?;
+        // A damaged value must not travel into another store under a fresh checksum.
         if checksum(&key, at.cast_unsigned(), prev.cast_unsigned(), Some(&value))
             != row.get::<_, i64>(4).map_err(sql)?
         {
@@ -63,6 +65,7 @@ pub(crate) fn objects(dir: &Path) -> Result<(u64, Vec<Object>), OpenError> {
 /// [`OpenError`]: a store exists already, or writing failed; nothing is left behind then.
 pub(crate) fn fill(dir: &Path, revision: u64, objects: &[Object], progress: Progress<'_>) -> Result<(), OpenError> {
     let _lock = DirectoryLock::acquire(dir)?;
+    refuse_half_restored(dir)?;
     let path = file(dir);
     if path.exists() {
         return Err(OpenError::Exists { path });
@@ -74,6 +77,7 @@ pub(crate) fn fill(dir: &Path, revision: u64, objects: &[Object], progress: Prog
         source,
     };
     std::fs::create_dir_all(&staging).map_err(|e| io(&staging, e))?;
+    // Left by an attempt that was interrupted.
     clear(&file(&staging))?;
     let filled = fill_file(&staging, revision, objects, progress);
     let moved = filled.and_then(|()| std::fs::rename(file(&staging), &path).map_err(|e| io(&path, e)));
@@ -87,6 +91,7 @@ pub(crate) fn fill(dir: &Path, revision: u64, objects: &[Object], progress: Prog
 fn fill_file(dir: &Path, revision: u64, objects: &[Object], progress: Progress<'_>) -> Result<(), OpenError> {
     let path = file(dir);
     let mut disk = Disk::open(dir, None)?;
+    // Verifies the empty store and sets the counters that `commit` builds on.
     disk.load(0)?;
     let total = objects.len() as u64;
     let mut done = 0;
@@ -97,6 +102,7 @@ fn fill_file(dir: &Path, revision: u64, objects: &[Object], progress: Progress<'
             .map(|o| Row {
                 revision: o.revision,
                 key: o.key.clone(),
+                // No history is imported, so there is no earlier state.
                 prev: 0,
                 value: Some(o.value.clone()),
                 expires: o.expires,
@@ -105,6 +111,7 @@ fn fill_file(dir: &Path, revision: u64, objects: &[Object], progress: Progress<'
         disk.commit(&rows, done).map_err(|e| OpenError::sqlite(&path, e))?;
         progress(done, total);
     }
+    // The store's revision may be ahead of every object's, when the last write was a deletion.
     disk.set_revision(revision).map_err(|e| OpenError::sqlite(&path, e))?;
     disk.close().map_err(|e| OpenError::sqlite(&path, e))
 }

@@ -65,3 +65,30 @@ async fn compaction_keeps_objects_and_fill_keeps_revisions() {
     assert_eq!(objects(&other).expect("read"), (revision, all));
     assert_eq!(check(&other, &mut quiet()).expect("intact").revision, 41);
 }
+
+#[tokio::test]
+async fn an_interrupted_restore_is_refused_until_it_is_repeated() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (store, copy) = (dir.path().join("a"), dir.path().join("copy"));
+    drop(filled(&store, 20).await);
+    backup(&store, &copy, &mut quiet()).expect("backed up");
+    restore(&copy, &store, 1000, &mut quiet()).expect("restored");
+    let all = || {
+        let files = std::fs::read_dir(&store).expect("readable");
+        let names = files.map(|f| f.expect("readable").file_name().into_string().expect("a name"));
+        names.collect::<std::collections::BTreeSet<_>>()
+    };
+    let complete = all();
+    // As a crash leaves it after the old store was moved away: with the new one complete, under its other name.
+    std::fs::rename(store.join("store.db"), store.join(RESTORED)).expect("renamed");
+    let refused = Engine::open(&store, Options::default()).map(drop);
+    assert!(matches!(&refused, Err(OpenError::HalfRestored { .. })), "{refused:?}");
+    assert!(matches!(stats(&store), Err(OpenError::HalfRestored { .. })));
+    // A failed attempt changes nothing.
+    assert!(restore(&dir.path().join("nothing"), &store, 1000, &mut quiet()).is_err());
+    assert!(matches!(stats(&store), Err(OpenError::HalfRestored { .. })));
+    assert_eq!(restore(&copy, &store, 1000, &mut quiet()).expect("restored"), None);
+    assert_eq!(all(), complete);
+    let found = check(&store, &mut quiet()).expect("it is intact");
+    assert_eq!((found.revision, found.objects), (1041, 20));
+}

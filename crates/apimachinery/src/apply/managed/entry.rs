@@ -31,7 +31,7 @@ pub enum Operation {
 pub struct ManagedEntry {
     /// The manager's name.
     pub manager: Str,
-    /// The recorded operation.
+    /// Whether the manager applied or updated; entries of the two are never merged.
     pub operation: Operation,
     /// The API version in which the fields are recorded.
     pub api_version: Str,
@@ -67,6 +67,7 @@ impl ManagedEntry {
 
     /// Removes fields from the entry.
     pub(crate) fn remove_fields(&mut self, fields: &FieldSet) {
+        // The cached encoding survives if nothing was removed; most writes touch one entry of many.
         if self.fields.subtract(fields) {
             self.encoded = None;
         }
@@ -75,6 +76,8 @@ impl ManagedEntry {
     /// Entries with equal identity are merged. Applies of a manager share one entry across versions; updates
     /// have one per version.
     fn identity(&self) -> (Operation, &Str, &Str, Option<&Str>) {
+        // Apply entries are shared across versions because a manager's next apply replaces all it applied before, at
+        // whatever version.
         let version = (self.operation == Operation::Update).then_some(&self.api_version);
         (self.operation, &self.manager, &self.subresource, version)
     }
@@ -106,6 +109,8 @@ impl ManagedEntry {
             subresource: Str::new(v.str_at(&["subresource"])),
             time: v.get("time").as_str().map(Str::new),
             fields,
+            // Kept whole, so that unchanged entries are written back byte for byte without encoding their paths
+            // again.
             encoded: Some(v),
         })
     }
@@ -124,6 +129,7 @@ impl ManagedEntry {
         m.insert(
             "operation",
             if self.operation == Operation::Apply {
+                // Optional members are omitted when empty, as Go's `omitempty` does.
                 "Apply"
             } else {
                 "Update"
@@ -162,7 +168,7 @@ pub enum MalformedEntry {
     /// An unknown encoding of the paths.
     #[error("fieldsType must be `FieldsV1`")]
     FieldsType,
-    /// The paths.
+    /// `fieldsV1` does not decode.
     #[error(transparent)]
     Fields(#[from] MalformedFields),
 }
@@ -182,7 +188,9 @@ pub(crate) fn decode_owned(list: Value) -> Result<Vec<ManagedEntry>, MalformedEn
     };
     let all = list.into_iter().map(ManagedEntry::decode);
     let mut all = all.collect::<Result<Vec<ManagedEntry>, MalformedEntry>>()?;
+    // Upstream decodes into a map keyed by identity, so later entries overwrite earlier ones.
     // Of entries with the same identity the last one wins.
+    // Collected first and removed in one pass: the list is the client's, and removing one by one would be quadratic.
     let again: BTreeSet<usize> = {
         let mut last = BTreeMap::new();
         let places = all.iter().enumerate();
@@ -197,6 +205,7 @@ pub(crate) fn decode_owned(list: Value) -> Result<Vec<ManagedEntry>, MalformedEn
 
 /// Writes entries to `metadata.managedFields` in upstream's order; removes the field if there are none.
 pub(crate) fn store(object: &mut Value, mut entries: Vec<ManagedEntry>) {
+    // An entry may have lost its last field to this write.
     entries.retain(|e| !e.fields.is_empty());
     entries.sort_by(|a, b| a.order().cmp(&b.order()));
     if entries.is_empty() {

@@ -213,12 +213,20 @@ fn first_apply_records_existing_fields_as_before_first_apply() {
 
 #[test]
 fn nonconforming_configuration_is_a_500_without_reason() {
-    let config = json!({"apiVersion": "v1", "kind": "T", "metadata": {"name": "d"}, "spec": {"bogus": 1, "items": [{"name": "a"}, {"name": "a"}, {"x": 1}], "set": [null]}});
+    let config = json!({"apiVersion": "v1", "kind": "T", "metadata": {"name": "d"}, "spec": {"items": [{"name": "a"}, {"name": "a"}, {"x": 1}], "set": [null]}});
     let e = applied(None, config, "m", false).unwrap_err();
     assert_eq!((e.code, e.reason), (500, ""));
     assert_eq!(
         e.message,
-        "failed to create typed patch object (/d; /v1, Kind=T): errors:\n  .spec.bogus: field not declared in schema\n  .spec.items: duplicate entries for key [name=\"a\"]\n  .spec.items: element 2: associative list with keys has an element that omits all key fields [\"name\"] (and doesn't have default values for any key fields)\n  .spec.set: element 0: associative list without keys has an element that's an explicit null"
+        "failed to create typed patch object (/d; /v1, Kind=T): errors:\n  .spec.items: duplicate entries for key [name=\"a\"]\n  .spec.items: element 2: associative list with keys has an element that omits all key fields [\"name\"] (and doesn't have default values for any key fields)\n  .spec.set: element 0: associative list without keys has an element that's an explicit null"
+    );
+    // The first undeclared member ends the check of its object.
+    let config = json!({"spec": {"bogus": 1, "more": 2, "set": [null]}});
+    let e = applied(None, config, "m", false).unwrap_err();
+    assert!(
+        e.message.ends_with("): .spec.bogus: field not declared in schema"),
+        "{}",
+        e.message
     );
     let e = applied(None, json!({"spec": [1]}), "m", false).unwrap_err();
     assert!(
@@ -292,4 +300,18 @@ fn reset_fields_still_count_as_a_change() {
     let of_b = of_b.iter().find(|e| e.str_at(&["manager"]) == "b").unwrap();
     assert_eq!(of_b.str_at(&["time"]), "2001-01-01T00:00:00Z");
     assert_eq!(*of_b.get("fieldsV1"), json!({"f:data": {"f:k": {}}}));
+}
+
+#[test]
+fn null_over_an_empty_value_is_a_change() {
+    let live = |spec: Value| json!({"apiVersion": "v1", "kind": "T", "metadata": {"uid": "1", "managedFields": [{"manager": "o", "operation": "Update", "apiVersion": "v1", "time": "t0", "fieldsType": "FieldsV1", "fieldsV1": {"f:data": {}}}]}, "data": {"k": "v"}, "spec": spec});
+    let null = json!({"apiVersion": "v1", "kind": "T", "spec": null});
+    let time = |spec| {
+        let done = applied(Some(&live(spec)), null.clone(), "m", false).unwrap();
+        let entries = done.object.at(&["metadata", "managedFields"]).items();
+        let mine = entries.iter().find(|e| e.str_at(&["manager"]) == "m");
+        mine.map(|e| e.str_at(&["time"]).to_owned())
+    };
+    assert_ne!(time(json!({})).as_deref(), Some(""));
+    assert_eq!(time(json!({"x": 1})).as_deref(), Some(""));
 }

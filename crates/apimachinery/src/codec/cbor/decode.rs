@@ -1,4 +1,4 @@
-//! The decoder.
+//! The CBOR decoder.
 
 use super::{ARRAY, BYTES, MAP, NEGATIVE, TAG, TEXT, UNSIGNED, half_value};
 use crate::codec::budget::{DecodeBudget, ITEM, OverBudget, PAIR};
@@ -16,6 +16,7 @@ use std::borrow::Cow;
 pub fn decode(bytes: &[u8]) -> Result<Value, Error> {
     let mut d = Decoder {
         rest: bytes,
+        // The budget grows with the body, so a small body cannot claim the memory of a large one.
         budget: DecodeBudget::of_body(bytes.len()),
     };
     let value = d.item(0)?;
@@ -28,7 +29,7 @@ pub fn decode(bytes: &[u8]) -> Result<Value, Error> {
     }
 }
 
-/// Why bytes are not a document; the texts are a client's.
+/// Why bytes are not a document; clients read the messages.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -40,7 +41,7 @@ pub enum Error {
     Extraneous {
         /// Number of bytes after the document.
         bytes: usize,
-        /// Their index.
+        /// Offset of the first of them.
         at: usize,
     },
     /// A reserved value, or an indefinite length of something that has none.
@@ -75,7 +76,7 @@ pub enum Error {
     /// Tag 2 or 3.
     #[error("cbor: bignums are not supported")]
     Bignum,
-    /// A tag for byte strings on something else.
+    /// A tag that requires a byte string on another type.
     #[error("cbor: tag {0} on something else than a byte string")]
     Tag(u64),
     /// A text string is not UTF-8.
@@ -112,6 +113,7 @@ const BREAK: u8 = 0xff;
 
 impl<'a> Decoder<'a> {
     fn take(&mut self, n: u64) -> Result<&'a [u8], Error> {
+        // A length beyond the address space cannot be in the document; reported like any other truncation.
         let n = usize::try_from(n).map_err(|_| Error::UnexpectedEof)?;
         let (taken, rest) = self.rest.split_at_checked(n).ok_or(Error::UnexpectedEof)?;
         self.rest = rest;
@@ -124,9 +126,12 @@ impl<'a> Decoder<'a> {
         let n = match info {
             0..=23 => Some(u64::from(info)),
             24..=27 => {
+                // `info` 24 to 27 announce 1, 2, 4 or 8 bytes.
                 let bytes = self.take(1 << (info - 24))?;
                 Some(bytes.iter().fold(0, |n, b| n << 8 | u64::from(*b)))
             }
+            // Indefinite lengths exist for strings, lists and maps; major type 7 with 31 is the break, rejected by
+            // `simple`.
             31 if !matches!(major, UNSIGNED | NEGATIVE | TAG) => None,
             _ => {
                 return Err(Error::AdditionalInformation { info, major });
@@ -145,6 +150,7 @@ impl<'a> Decoder<'a> {
     }
 
     fn item(&mut self, depth: usize) -> Result<Value, Error> {
+        // Checked before the head is read, so that a bomb of nested tags or lists cannot exhaust the stack.
         if depth > MAX_DEPTH {
             return Err(Error::TooDeep);
         }
@@ -156,6 +162,7 @@ impl<'a> Decoder<'a> {
                 Err(_) => Err(Error::Overflow(n)),
             },
             (NEGATIVE, Some(n)) => match i64::try_from(n) {
+                // CBOR's negative argument is `-1 - n`, which is the bitwise complement of `n`.
                 Ok(i) => Ok(Value::Int(!i)),
                 Err(_) => Err(Error::NegativeOverflow(n)),
             },
@@ -173,10 +180,13 @@ impl<'a> Decoder<'a> {
             self.budget.string(bytes.len())?;
             return Ok(bytes.into());
         }
+        // Grows with the chunks that are really there; the budget is charged once the length is known, at most the
+        // body's size.
         let mut out = Vec::new();
         while !self.broken()? {
             let chunk = self.head()?;
             match chunk.n {
+                // RFC 8949 requires definite chunks of the same major type; nesting would allow unbounded recursion.
                 Some(n) if chunk.major == head.major => out.extend_from_slice(self.take(n)?),
                 _ => return Err(Error::StringChunk),
             }
@@ -201,6 +211,7 @@ impl<'a> Decoder<'a> {
     /// is capped by how many elements of at least `shortest` bytes the rest of the document can hold.
     fn room<T>(&mut self, elements: Option<u64>, shortest: usize, each: usize) -> Result<Vec<T>, Error> {
         let fits = self.rest.len() / shortest;
+        // 0 for indefinite lengths: `push` charges those as they grow.
         let n = elements.map_or(0, |n| usize::try_from(n).map_or(fits, |n| n.min(fits)));
         self.budget.take(n.saturating_mul(each))?;
         Ok(Vec::with_capacity(n))
@@ -227,6 +238,8 @@ impl<'a> Decoder<'a> {
             self.budget.push(&mut pairs, (key, item))?;
         }
         let given = pairs.len();
+        // `from_pairs` sorts once and keeps one of equal keys, so a shorter map means a duplicate; checking on insert
+        // would be quadratic.
         let map = Map::from_pairs(pairs);
         if map.len() < given {
             return Err(Error::DuplicateKey);
@@ -241,6 +254,7 @@ impl<'a> Decoder<'a> {
             22 => |b| STANDARD.encode(b),
             23 => hex,
             2 | 3 => return Err(Error::Bignum),
+            // Unknown tags are transparent, but count as a level: a chain of tags recurses like nested lists.
             _ => return self.item(depth + 1),
         };
         let head = self.head()?;
@@ -256,6 +270,7 @@ fn text(bytes: Cow<'_, [u8]>) -> Result<Str, Error> {
 }
 
 fn simple(head: &Head) -> Result<Value, Error> {
+    // Major type 7 without an argument is a break outside of an indefinite-length item.
     let n = head.n.ok_or(Error::Break)?;
     let number = match head.info {
         20 | 21 => return Ok(Value::Bool(head.info == 21)),

@@ -17,6 +17,7 @@ pub fn encode(v: &Value, out: &mut Vec<u8>) {
         Value::Array(a) => {
             out.push(b'[');
             for (i, v) in a.iter().enumerate() {
+                // One yield per element: a scalar is too short to matter, a list of a million is not.
                 pause();
                 if i > 0 {
                     out.push(b',');
@@ -52,6 +53,7 @@ pub fn to_vec(v: &Value) -> Vec<u8> {
 pub fn to_string(v: &Value) -> String {
     let mut out = Vec::with_capacity(32);
     encode(v, &mut out);
+    // The encoder only writes UTF-8.
     String::from_utf8(out).unwrap_or_default()
 }
 
@@ -70,6 +72,7 @@ pub(crate) fn to_string_within(v: &Value, max: usize) -> String {
 
 /// Appends the compact encoding until `out` exceeds `max` bytes; returns false if it does. May overshoot by
 /// one scalar or key.
+// A separate walk, because a check per scalar would slow `encode` down for every response.
 pub(crate) fn encode_within(v: &Value, max: usize, out: &mut Vec<u8>) -> bool {
     match v {
         Value::Array(a) => {
@@ -100,6 +103,7 @@ pub(crate) fn encode_within(v: &Value, max: usize, out: &mut Vec<u8>) -> bool {
         }
         scalar => encode(scalar, out),
     }
+    // Checked after each value, which is what bounds the overshoot.
     out.len() <= max
 }
 
@@ -113,6 +117,7 @@ pub fn to_vec_pretty(v: &Value) -> Vec<u8> {
 /// Appends an integer in decimal.
 pub fn encode_int(i: i64, out: &mut Vec<u8>) {
     // Filled from the end; 2^63 has 19 digits.
+    // `unsigned_abs`, because negating `i64::MIN` overflows.
     let mut digits = [0u8; 20];
     let (mut at, mut n) = (digits.len(), i.unsigned_abs());
     loop {
@@ -135,6 +140,7 @@ pub(crate) fn encode_float(f: f64, out: &mut Vec<u8>) {
     use std::io::Write;
     let abs = f.abs();
     if abs != 0.0 && !(1e-6..1e21).contains(&abs) {
+        // Rust writes the shortest digits but never an exponent sign; Go writes the sign and at least two digits.
         let text = format!("{f:e}");
         let (mantissa, exp) = text.split_once('e').unwrap_or((&text, "0"));
         let (sign, digits) = match exp.strip_prefix('-') {
@@ -144,6 +150,7 @@ pub(crate) fn encode_float(f: f64, out: &mut Vec<u8>) {
         write!(out, "{mantissa}e{sign}{digits:0>2}").expect("writing to a Vec cannot fail");
         // Go shortens e-09 to e-9, but does not change e+21.
         let n = out.len();
+        // Only `e-0x` is shortened, by the rule in `encoding/json`'s `floatEncoder`.
         if n >= 4 && out[n - 4] == b'e' && out[n - 3] == b'-' && out[n - 2] == b'0' {
             out[n - 2] = out[n - 1];
             out.truncate(n - 1);
@@ -158,6 +165,7 @@ const SPECIAL: [bool; 256] = {
     let mut special = [false; 256];
     let mut c = 0;
     while c < special.len() {
+        // 0xe2 is the first byte of U+2028 and U+2029, which Go escapes because JavaScript once ended lines there.
         special[c] = c < 0x20 || matches!(c as u8, b'"' | b'\\' | b'<' | b'>' | b'&' | 0xe2);
         c += 1;
     }
@@ -180,6 +188,7 @@ pub fn encode_str(s: &str, out: &mut Vec<u8>) {
         }
         if c == 0xe2 {
             // U+2028 and U+2029 are encoded as e2 80 a8 and e2 80 a9.
+            // Indexing is safe: in valid UTF-8, 0xe2 starts a sequence of three bytes.
             if b[i + 1] == 0x80 && (b[i + 2] == 0xa8 || b[i + 2] == 0xa9) {
                 out.extend_from_slice(&b[start..i]);
                 out.extend_from_slice(if b[i + 2] == 0xa8 { b"\\u2028" } else { b"\\u2029" });

@@ -14,6 +14,7 @@ use std::fmt;
 /// Decodes with serde_json.
 pub(super) fn decode(bytes: &[u8], origin: Origin) -> Result<(Value, DecodeNotes), Error> {
     let text = mended(bytes);
+    // Offsets in messages do not matter, so explaining the mended text is as good as explaining the original.
     let bytes = text.as_bytes();
     let mut d = serde_json::Deserializer::from_str(&text);
     // `Seed` enforces MAX_DEPTH; serde_json's own limit of 128 is lower than what upstream accepts.
@@ -21,6 +22,7 @@ pub(super) fn decode(bytes: &[u8], origin: Origin) -> Result<(Value, DecodeNotes
     let cx = Cx {
         origin,
         sizes: RefCell::new(Sizes::of(bytes)),
+        // Trimmed only when the estimate is used: malformed text gives meaningless counts.
         length: bytes.len(),
         duplicates: RefCell::default(),
     };
@@ -75,6 +77,7 @@ fn mended_escapes(text: &str) -> Option<String> {
     let (mut at, mut kept) = (0, 0);
     while let Some(next) = text[at..].find('\\') {
         let escape = at + next;
+        // A high half followed by a low half is a valid pair and left to serde_json.
         at = match unit(escape) {
             Some(0xd800..=0xdbff) if matches!(unit(escape + 6), Some(0xdc00..=0xdfff)) => escape + 12,
             Some(0xd800..=0xdfff) => {
@@ -98,6 +101,7 @@ fn mended_escapes(text: &str) -> Option<String> {
 
 /// The error with Go's message if it is a syntax error.
 fn words(bytes: &[u8], e: &serde_json::Error) -> Error {
+    // Syntax errors come first: a number that is too large is only the reason if the text is otherwise valid.
     let known = go_syntax::explain(bytes).or_else(|| go_syntax::too_large(bytes));
     Error(known.unwrap_or_else(|| e.to_string()))
 }
@@ -113,6 +117,7 @@ impl Cx {
     /// Called when a container opens; returns the estimated number of its members.
     fn open(&self) -> usize {
         self.origin.checkpoint();
+        // The estimate is capped by the text's length, so malformed text cannot reserve memory it does not pay for.
         self.sizes.borrow_mut().next(self.length)
     }
 }
@@ -132,6 +137,7 @@ enum Step<'a> {
 }
 
 fn path(at: Option<&At<'_>>, key: &str) -> String {
+    // Built from the innermost step outward; only called for duplicates.
     let mut steps = Vec::new();
     let mut cur = at;
     while let Some(a) = cur {
@@ -220,6 +226,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
         let mut sorted = true;
         while let Some(key) = map.next_key_seed(KeySeed)? {
             self.cx.origin.checkpoint();
+            // Equal keys count as unsorted, so that the duplicate check below sees them.
             if sorted && pairs.last().is_some_and(|(k, _)| *k >= key) {
                 sorted = false;
             }
@@ -236,8 +243,11 @@ impl<'de> Visitor<'de> for Seed<'_> {
         }
         // Strictly ascending keys cannot contain duplicates.
         if !sorted {
+            // Sorting borrowed keys finds duplicates in n log n; a scan per key would be quadratic for clients'
+            // objects.
             let mut seen: Vec<&str> = pairs.iter().map(|(k, _)| k.as_str()).collect();
             seen.sort_unstable();
+            // Reports a key once, however often it is repeated.
             let mut last = "";
             for w in seen.windows(2) {
                 if w[0] == w[1] && w[0] != last {

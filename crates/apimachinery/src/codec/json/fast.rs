@@ -19,6 +19,7 @@ pub(super) fn decode(text: &str, origin: Origin) -> Option<Value> {
     };
     let value = reader.value(0)?;
     reader.space();
+    // Trailing data falls through to the general decoder, which words the error.
     (reader.at == text.len()).then_some(value)
 }
 
@@ -43,6 +44,7 @@ impl Reader<'_> {
     /// Skips white space and returns the next byte without consuming it.
     fn token(&mut self) -> Option<u8> {
         let b = self.peek()?;
+        // Most tokens follow without white space in compact text, which is what clients send.
         if b > b' ' {
             return Some(b);
         }
@@ -65,6 +67,8 @@ impl Reader<'_> {
 
     fn word(&mut self, word: &str, value: Value) -> Option<Value> {
         let found = self.text.as_bytes()[self.at..].starts_with(word.as_bytes());
+        // May pass the end of the text if the word was not there; the caller then gives up, so the offset is not used
+        // again.
         self.at += word.len();
         found.then_some(value)
     }
@@ -78,6 +82,7 @@ impl Reader<'_> {
         let text = &rest[..len];
         self.at += len;
         let digits = text.strip_prefix('-').unwrap_or(text).as_bytes();
+        // `-0` is left out: it is a float in the tree, and `0` with leading digits is malformed.
         let plain = match digits {
             [b'0'] => digits.len() == text.len(),
             [b'1'..=b'9', rest @ ..] => rest.len() < DIGITS && rest.iter().all(u8::is_ascii_digit),
@@ -94,6 +99,7 @@ impl Reader<'_> {
     }
 
     fn object(&mut self, depth: usize) -> Option<Map> {
+        // `>=`, because the value inside is one level deeper; at the limit the general decoder gives the error.
         if depth >= self.origin.max_depth() {
             return None;
         }
@@ -114,6 +120,8 @@ impl Reader<'_> {
                 return None;
             }
             self.at += 1;
+            // Sortedness is tracked while reading: our own encoding and most clients' are sorted, and then no sort is
+            // needed.
             sorted = sorted && pairs.last().is_none_or(|(last, _)| *last < key);
             let value = self.value(depth + 1)?;
             pairs.push((key, value));
@@ -167,10 +175,12 @@ impl Reader<'_> {
     fn string(&mut self) -> Option<Str> {
         let from = self.at + 1;
         let mut end = self.plain_end(from);
+        // The usual string has no escapes and is copied once, without an intermediate `String`.
         if *self.text.as_bytes().get(end)? == b'"' {
             self.at = end + 1;
             return Some(Str::new(self.text.get(from..end)?));
         }
+        // Room for escapes that follow; the text seldom shrinks by more than the guess.
         let mut out = String::with_capacity(2 * (end - from) + 16);
         let mut start = from;
         loop {
@@ -187,6 +197,7 @@ impl Reader<'_> {
                     b'u' => {
                         escape = 6;
                         let digits = self.text.get(end + 2..end + 6)?;
+                        // `from_str_radix` would accept a leading `+`.
                         let hex = digits.bytes().all(|b| b.is_ascii_hexdigit());
                         // Surrogate halves fail here; pairs are rare enough to leave them to the general
                         // decoder.
@@ -210,6 +221,7 @@ impl Reader<'_> {
         let bytes = self.text.as_bytes();
         while let Some(word) = bytes.get(at..).and_then(<[u8]>::first_chunk::<8>) {
             let word = u64::from_le_bytes(*word);
+            // The lowest set bit is exact even though higher ones may be false positives of `zero_bytes`.
             // Control characters are below 0x20: their upper three bits are zero.
             let control = zero_bytes(word & splat(0xe0));
             let found = zero_bytes(word ^ splat(b'"')) | zero_bytes(word ^ splat(b'\\')) | control;

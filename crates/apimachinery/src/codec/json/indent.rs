@@ -14,6 +14,7 @@ pub(crate) const DEEPEST_INDENT: usize = 64;
 pub fn indent(compact: &[u8], depth: usize, out: &mut Vec<u8>) {
     let (mut depth, mut at) = (depth, 0);
     while let Some(&b) = compact.get(at) {
+        // Compact input has no white space outside of strings, so a byte is either structural or part of a scalar.
         at += 1;
         let opens = matches!(b, b'{' | b'[');
         if opens && compact.get(at).is_some_and(|next| *next == b + 2) {
@@ -24,6 +25,7 @@ pub fn indent(compact: &[u8], depth: usize, out: &mut Vec<u8>) {
         }
         match b {
             b'"' => {
+                // An unterminated string runs to the end: the function is total, and only formats what we encoded.
                 let end = string_end(compact, at).unwrap_or(compact.len());
                 out.extend_from_slice(&compact[at - 1..end]);
                 at = end;
@@ -35,6 +37,7 @@ pub fn indent(compact: &[u8], depth: usize, out: &mut Vec<u8>) {
             }
             b'}' | b']' => {
                 line_before_close(depth, out);
+                // Saturating: text that is not our encoding may close more than it opens.
                 depth = depth.saturating_sub(1);
                 out.push(b);
             }

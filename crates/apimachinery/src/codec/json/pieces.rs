@@ -25,6 +25,7 @@ impl<'s> Pieces<'s> {
         let text = Vec::new();
         let mut pieces = Self { text, sink };
         write(&mut pieces);
+        // The last piece may be empty or short; sinks must accept both.
         (pieces.sink)(&pieces.text);
     }
 
@@ -32,6 +33,8 @@ impl<'s> Pieces<'s> {
     pub fn value(&mut self, v: &Value) {
         match v {
             Value::Object(m) => self.object(|members| m.iter().for_each(|(k, v)| members.value(k, v))),
+            // Only objects are split further: lists within objects are encoded whole, which is why a piece may exceed
+            // its size.
             other => encode(other, &mut self.text),
         }
         if self.text.len() >= PIECE {

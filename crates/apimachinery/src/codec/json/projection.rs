@@ -16,7 +16,7 @@ pub struct UnexpectedEncoding;
 /// The parts of a document to read. Lists are transparent: a mask applies to each of their items.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Mask {
-    /// The whole value.
+    /// Keeps the value with everything below it.
     Whole,
     /// Only the number of members or items: their values become null.
     Count,
@@ -66,6 +66,7 @@ impl MemberMasks {
         let at = self.list.len();
         self.list.push((Str::new(name), Mask::default()));
         if at >= FEW_MEMBERS {
+            // Built lazily: the first entries are indexed together with the one that crosses the limit.
             let indexed = self.index.len();
             let unindexed = self.list.iter().enumerate().skip(indexed);
             self.index
@@ -88,6 +89,7 @@ impl Mask {
 
     /// Adds a path.
     pub fn add(&mut self, path: &str) {
+        // `#` replaces whatever was there: counting needs no values, and a path below a counted member adds nothing.
         if path == "#" {
             *self = Self::Count;
             return;
@@ -96,7 +98,9 @@ impl Mask {
             return all.split(',').for_each(|p| self.add(p));
         }
         let (first, rest) = path.split_once('.').unwrap_or((path, ""));
+        // A mask that already reads the whole value stays as it is.
         let Some(member) = self.entry(first) else { return };
+        // A later, shorter path widens the mask; a longer one after it finds `Whole` and is dropped.
         if rest.is_empty() {
             *member = Self::Whole;
         } else {
@@ -180,7 +184,7 @@ impl<'a> Cursor<'a> {
         Self { json, at }
     }
 
-    /// The current offset.
+    /// Offset in bytes of what is read next.
     pub fn offset(&self) -> usize {
         self.at
     }
@@ -218,9 +222,11 @@ impl<'a> Cursor<'a> {
     pub fn key(&mut self) -> Result<Option<&'a [u8]>, UnexpectedEncoding> {
         match self.peek()? {
             b'}' => {
+                // Moving behind the brace here saves callers from knowing how the object ended.
                 self.at += 1;
                 return Ok(None);
             }
+            // Commas are not required: input is our own encoding, so tolerance costs nothing and saves a state.
             b',' => self.at += 1,
             _ => {}
         }
@@ -232,12 +238,13 @@ impl<'a> Cursor<'a> {
         Ok(Some(key))
     }
 
-    /// Moves to a member of the object here; false if this is no object, or has no such member.
+    /// Moves to a member of the object at the cursor; false if the value is not an object, or has no such member.
     fn enter_member(&mut self, name: &str) -> Result<bool, UnexpectedEncoding> {
         if self.enter().is_err() {
             return Ok(false);
         }
         while let Some(key) = self.key()? {
+            // Keys are compared in their encoded form, which is why `Step::Member` excludes names that JSON escapes.
             if key == name.as_bytes() {
                 return Ok(true);
             }
@@ -246,7 +253,7 @@ impl<'a> Cursor<'a> {
         Ok(false)
     }
 
-    /// Moves to an item of the list here; false if this is no list, or has no such item.
+    /// Moves to an item of the list at the cursor; false if the value is not a list, or has no such item.
     fn enter_item(&mut self, index: usize) -> Result<bool, UnexpectedEncoding> {
         if self.take(b'[').is_err() {
             return Ok(false);
@@ -260,6 +267,7 @@ impl<'a> Cursor<'a> {
                 self.at += 1;
             }
         }
+        // `]` here means that the list ended exactly at the index.
         Ok(self.peek()? != b']')
     }
 
@@ -289,6 +297,7 @@ impl<'a> Cursor<'a> {
     }
 
     fn value(&mut self, mask: &Mask, depth: usize) -> Result<Value, UnexpectedEncoding> {
+        // Stored documents were bounded when they were encoded; this keeps recursion safe if the bytes are not ours.
         if depth > MAX_OWN_DEPTH {
             return Err(UnexpectedEncoding);
         }
@@ -316,6 +325,7 @@ impl<'a> Cursor<'a> {
     fn object(&mut self, mask: &Mask, depth: usize) -> Result<Map, UnexpectedEncoding> {
         let mut pairs: Vec<(Str, Value)> = Vec::new();
         while let Some(key) = self.key()? {
+            // Matched once per object rather than per member, so that `Members` is the only arm that searches.
             match mask {
                 Mask::Whole => pairs.push((text(key)?, self.value(mask, depth + 1)?)),
                 Mask::Count => {
@@ -323,6 +333,7 @@ impl<'a> Cursor<'a> {
                     pairs.push((text(key)?, Value::Null));
                 }
                 Mask::Members(_) => match mask.member(key) {
+                    // Cloning the mask's own `Str` avoids decoding the key again, and short names are inline anyway.
                     Some((name, mask)) => pairs.push((name.clone(), self.value(mask, depth + 1)?)),
                     None => self.skip()?,
                 },
@@ -355,6 +366,7 @@ impl<'a> Cursor<'a> {
 /// Decodes the raw bytes between the quotes of a string.
 fn text(raw: &[u8]) -> Result<Str, UnexpectedEncoding> {
     if !raw.contains(&b'\\') {
+        // UTF-8 is checked here, per string read: skipped parts are never validated.
         return Str::from_utf8(raw).map_err(|_| UnexpectedEncoding);
     }
     // Escapes are rare: leave them to the general decoder.
@@ -382,6 +394,7 @@ fn scalar(raw: &[u8]) -> Result<Value, UnexpectedEncoding> {
         b"true" => Ok(Value::Bool(true)),
         b"false" => Ok(Value::Bool(false)),
         b"null" => Ok(Value::Null),
+        // Floats, long numbers and anything malformed.
         raw => decode(raw).map_err(|_| UnexpectedEncoding),
     }
 }
@@ -395,6 +408,7 @@ fn scalar_end(json: &[u8], at: usize) -> usize {
 pub(super) fn string_end(json: &[u8], mut at: usize) -> Result<usize, UnexpectedEncoding> {
     loop {
         // Scan eight bytes at a time: the lowest set bit marks the first quote or backslash.
+        // `at` can lie behind the end after a trailing backslash.
         while let Some(word) = json[at.min(json.len())..].first_chunk::<8>() {
             let word = u64::from_le_bytes(*word);
             let found = zero_bytes(word ^ splat(b'"')) | zero_bytes(word ^ splat(b'\\'));
@@ -406,7 +420,9 @@ pub(super) fn string_end(json: &[u8], mut at: usize) -> Result<usize, Unexpected
         }
         match *json.get(at).ok_or(UnexpectedEncoding)? {
             b'"' => return Ok(at + 1),
+            // Skips the escaped byte, which may be a quote; `\u` escapes need no more, since hex digits are plain.
             b'\\' => at += 2,
+            // Fewer than eight bytes are left, or the word scan stopped at this byte.
             _ => at += 1,
         }
     }
@@ -419,6 +435,8 @@ pub(super) const fn splat(byte: u8) -> u64 {
 
 /// Sets the high bit of every zero byte. Bits above the first zero byte may be false positives.
 pub(super) const fn zero_bytes(word: u64) -> u64 {
+    // The classic bit trick: subtracting one borrows through zero bytes only, and `!word` removes bytes that had the
+    // high bit set.
     word.wrapping_sub(splat(1)) & !word & splat(0x80)
 }
 
@@ -434,6 +452,8 @@ fn container_end(json: &[u8], mut at: usize) -> Result<usize, UnexpectedEncoding
             }
             b'{' | b'[' => depth += 1,
             b'}' | b']' => {
+                // Cannot underflow: `at` starts at an opening bracket, and the walk ends when the depth returns to
+                // zero.
                 depth -= 1;
                 if depth == 0 {
                     return Ok(at + 1);

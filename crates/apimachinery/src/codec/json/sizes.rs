@@ -20,6 +20,7 @@ impl Sizes {
     /// Counts the containers of a text. On malformed JSON the counts are meaningless; [`next`](Self::next)
     /// bounds them by the length of the text.
     pub(super) fn of(text: &[u8]) -> Self {
+        // The extra pass costs more than the copies that it saves.
         if text.len() <= SMALL {
             return Self::default();
         }
@@ -32,9 +33,11 @@ impl Sizes {
             match b {
                 b'{' | b'[' => {
                     pause();
+                    // A container that contains anything starts at one; each comma adds one.
                     if let (true, Some(&container)) = (just_opened, open.last()) {
                         sizes[container] = 1;
                     }
+                    // The decoder refuses the text at this depth, so counting on would only grow `open`.
                     if open.len() > MAX_DEPTH {
                         break;
                     }
@@ -71,6 +74,7 @@ impl Sizes {
     /// The number of members of the container that opens `left` bytes before the end of the text; 0 if
     /// unknown.
     pub(super) fn next(&mut self, left: usize) -> usize {
+        // Capped by what the remaining text can hold, because malformed text yields counts that no element backs.
         self.0.next().map_or(0, |n| (n as usize).min(left / ELEMENT + 1))
     }
 }

@@ -49,6 +49,7 @@ impl<'t> TextReader<'t> {
     pub fn skip(&mut self) -> &'t str {
         self.peek();
         let (from, mut depth) = (self.at, 0_usize);
+        // Brackets inside of strings do not count: a string is consumed whole by `scalar`.
         while let Some(token) = self.peek() {
             pause();
             match token {
@@ -57,6 +58,7 @@ impl<'t> TextReader<'t> {
                 _ => {}
             }
             if self.scalar().is_none() {
+                // Structural characters are single ASCII bytes, so the position stays on a character boundary.
                 self.at += 1;
             }
             if depth == 0 {
@@ -115,11 +117,13 @@ impl<'t> TextReader<'t> {
 /// Bytes of the string at the start of `text`, with both quotes.
 fn string_length(text: &str) -> usize {
     let mut escaped = false;
+    // Starts behind the opening quote, which `skip(1)` removes and `end + 2` adds back.
     let end = text.bytes().skip(1).position(|b| {
         let is_end = b == b'"' && !escaped;
         escaped = b == b'\\' && !escaped;
         is_end
     });
+    // An unterminated string extends to the end of the text, so that every walk ends.
     end.map_or(text.len(), |end| end + 2)
 }
 

@@ -61,16 +61,19 @@ impl Pairs {
 
     /// Adds a member; returns true if its key is already present.
     fn add(&mut self, key: Str, value: Value, budget: &mut DecodeBudget) -> Result<bool, OverBudget> {
+        // A map of a few members is the common case, and a scan needs no second copy of the keys.
         let known = match self.list.len() {
             ..Self::FEW => self.list.iter().any(|(k, _)| *k == key),
             _ => {
                 if self.keys.is_empty() {
                     self.keys = self.list.iter().map(|(k, _)| k.clone()).collect();
                 }
+                // The key is held twice from here on.
                 budget.take(PAIR + key.len())?;
                 !self.keys.insert(key.clone())
             }
         };
+        // Duplicates stay in the list: `Map::from_pairs` keeps the last of equal keys.
         budget.push(&mut self.list, (key, value))?;
         Ok(known)
     }
@@ -138,24 +141,29 @@ impl Builder {
                 None => Ok(()),
             },
             Event::Scalar(text, style, anchor, tag) => {
+                // Only a plain `<<` merges; a quoted one is an ordinary key, as in goyaml.
                 let is_merge = style == ScalarStyle::Plain && text == "<<" && tag.is_none();
                 if is_merge && let Some(Frame::Map { key: key @ None, .. }) = self.stack.last_mut() {
                     *key = Some(Key::Merge);
                     return Ok(());
                 }
+                // Charged before the copy is made.
                 self.budget.string(text.len())?;
                 let v = scalar(&text, style, tag.as_deref(), line)?;
                 self.value(v, anchor, line)
             }
             Event::Alias(id) => {
                 let anchored = self.anchors.get(&id).ok_or(Error::UnknownAnchor)?;
+                // Expanded nodes count as decoded ones: the limit is a ratio of the two, as in goyaml's `decode.go`.
                 self.nodes += anchored.nodes;
                 self.aliased += anchored.nodes;
                 // Upstream only counts nodes, so a hundred thousand aliases of one long string would pass;
                 // here the bytes count, too.
+                // Before the clone, which is what takes the memory.
                 self.budget.take(anchored.bytes).map_err(|_| Error::Aliasing)?;
                 let v = anchored.value.clone();
                 self.check_aliases()?;
+                // Anchor 0 means none: the copy of an anchored value is not an anchor.
                 self.value(v, 0, line)
             }
             _ => Ok(()),
@@ -167,6 +175,7 @@ impl Builder {
     fn check_aliases(&self) -> Result<(), Error> {
         const LOW: f64 = 400_000.0;
         const HIGH: f64 = 4_000_000.0;
+        // Small documents may consist of aliases almost entirely.
         if self.aliased <= 100 || self.nodes <= 1000 {
             return Ok(());
         }
@@ -179,6 +188,7 @@ impl Builder {
     }
 
     fn open(&mut self, frame: Frame, line: usize) -> Result<(), Error> {
+        // A container in key position.
         if let Some(Frame::Map { key: None, .. }) = self.stack.last() {
             return Err(Error::MapKey(line));
         }
@@ -190,16 +200,19 @@ impl Builder {
     }
 
     fn value(&mut self, v: Value, anchor: usize, line: usize) -> Result<(), Error> {
+        // The parser numbers anchors from one.
         if anchor != 0 {
             let (nodes, bytes) = (size(&v), weight(&v));
             self.budget.take(ANCHOR + bytes).map_err(|_| Error::Aliasing)?;
             let value = v.clone();
+            // A redefined anchor gets a new number from the parser, so entries are never replaced while in use.
             self.anchors.insert(anchor, Anchored { value, nodes, bytes });
         }
         match self.stack.last_mut() {
             None => self.root = Some(v),
             Some(Frame::List { items, .. }) => self.budget.push(items, v)?,
             Some(Frame::Map { pairs, key, .. }) => match key.take() {
+                // The first value in a map is its key; the next one completes the pair.
                 None => *key = Some(Key::Name(key_text(v).ok_or(Error::MapKey(line))?)),
                 Some(Key::Merge) => merge(pairs, v, &mut self.budget)?,
                 Some(Key::Name(k)) => {
@@ -248,10 +261,12 @@ fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>, line: usize) -> Res
         Some("str") => return Ok(Value::from(text)),
         Some("binary") => {
             use base64::Engine;
+            // Binary scalars are usually folded over several lines.
             let clean: String = text.chars().filter(|c| !c.is_whitespace()).collect();
             let bytes = base64::engine::general_purpose::STANDARD
                 .decode(clean)
                 .map_err(|_| Error::Binary(line))?;
+            // Go strings may hold any bytes, but the conversion through JSON replaces those that are not UTF-8.
             return Ok(Value::String(Str::from_utf8_lossy(&bytes)));
         }
         Some("float") => {

@@ -11,6 +11,7 @@ use crate::value::Value;
 pub fn to_string(v: &Value) -> String {
     let mut out = String::with_capacity(1024);
     match v {
+        // Empty containers are written inline.
         Value::Object(m) if !m.is_empty() => block(v, 0, false, &mut out),
         Value::Array(a) if !a.is_empty() => block(v, 0, false, &mut out),
         scalar => {
@@ -57,6 +58,7 @@ fn block(v: &Value, indent: usize, begun: bool, out: &mut String) {
                 out.push(':');
                 match v {
                     Value::Object(_) | Value::Array(_) if is_deep(indent) => {
+                        // JSON on one line is valid YAML, which keeps deep documents readable by the same decoder.
                         out.push(' ');
                         out.push_str(&json::to_string(v));
                         out.push('\n');
@@ -109,6 +111,7 @@ fn inline(v: &Value, indent: usize, out: &mut String) {
         Value::Bool(b) => out.push_str(if *b { "true" } else { "false" }),
         Value::Int(i) => out.push_str(&i.to_string()),
         Value::Float(_) => out.push_str(&crate::patch::go_print(v)),
+        // The content of a block scalar must be indented, also at the top level.
         Value::String(s) if fits_block(s) => text_block(s, indent.max(2), out),
         Value::String(s) => folded(s, Some(indent), out),
         Value::Array(_) => out.push_str("[]"),
@@ -122,6 +125,7 @@ fn is_printable(c: char) -> bool {
 }
 
 fn fits_block(s: &str) -> bool {
+    // A leading space would need an indentation indicator, and goyaml quotes such strings instead.
     s.contains('\n')
         && !s.starts_with([' ', '\n'])
         && s.chars().all(|c| c == '\n' || is_printable(c))
@@ -150,7 +154,9 @@ fn text_block(s: &str, indent: usize, out: &mut String) {
 /// single space behind the column of [`WIDTH`], like upstream's.
 fn folded(s: &str, indent: Option<usize>, out: &mut String) {
     // Double quotes for strings that would read back as another type, and for special characters.
+    // The last two are the merge key and YAML 1.1's value key, which plain scalars would be taken for.
     let other_type = resolve(s) != Plain::String || is_base60(s) || is_timestamp(s) || s == "<<" || s == "=";
+    // Without spaces there is nowhere to break, and the column, which costs a scan, is not needed.
     let indent = indent.filter(|_| s.contains(' '));
     let mut line = Line {
         column: indent.map_or(0, |_| column(out)),
@@ -158,6 +164,7 @@ fn folded(s: &str, indent: Option<usize>, out: &mut String) {
         after_space: false,
     };
     if other_type || !s.chars().all(is_printable) {
+        // The opening quote takes a column.
         line.column += 1;
         double_quoted(s, &mut line, out);
     } else if fits_plain(s) {
@@ -216,6 +223,7 @@ impl Line {
         let mut is_first = true;
         while let Some(c) = chars.next() {
             match self.breaks() {
+                // A line is broken at a single space only: the parser folds a break into exactly one.
                 Some(indent) if c == ' ' && !is_first && chars.peek().is_some_and(|next| *next != ' ') => {
                     self.next_line(indent, out);
                 }
@@ -232,6 +240,7 @@ impl Line {
 
 /// The members in the order of upstream's writer: letters behind other characters, numbers by value.
 fn in_order<'v>(mut members: Vec<(&'v str, &'v Value)>) -> Vec<(&'v str, &'v Value)> {
+    // The usual case: keys without digits or mixed classes are already in order.
     if members.is_sorted_by(|a, b| !precedes(b.0, a.0)) {
         return members;
     }
@@ -242,6 +251,7 @@ fn in_order<'v>(mut members: Vec<(&'v str, &'v Value)>) -> Vec<(&'v str, &'v Val
     let (mut ahead, mut behind) = (ahead.into_iter().peekable(), behind.into_iter().peekable());
     while let (Some(a), Some(b)) = (ahead.peek(), behind.peek()) {
         pause();
+        // Takes from the front half on ties, which keeps the merge stable.
         let next = if precedes(b.0, a.0) {
             behind.next()
         } else {
@@ -256,6 +266,7 @@ fn in_order<'v>(mut members: Vec<(&'v str, &'v Value)>) -> Vec<(&'v str, &'v Val
 
 /// Whether upstream's writer puts one key before another.
 fn precedes(a: &str, b: &str) -> bool {
+    // The common prefix in bytes, cut between characters.
     let same: usize = (a.chars().zip(b.chars()))
         .take_while(|(x, y)| x == y)
         .map(|(x, _)| x.len_utf8())
@@ -276,6 +287,7 @@ fn precedes(a: &str, b: &str) -> bool {
     let number = |rest: &str| {
         let digits = rest.bytes().take_while(u8::is_ascii_digit);
         digits.fold((lead, 0_usize), |(n, length), digit| {
+            // Wraps like Go's integer arithmetic, so that absurdly long numbers sort like upstream's.
             let next = n.wrapping_mul(10).wrapping_add(i64::from(digit - b'0'));
             (next, length + 1)
         })
@@ -308,6 +320,7 @@ fn double_quoted(s: &str, line: &mut Line, out: &mut String) {
         let inner = i > 0 && i + 1 < s.len();
         if let Some(indent) = line.breaks().filter(|_| c == ' ' && inner) {
             line.next_line(indent, out);
+            // A break swallows spaces that follow it; the backslash marks the first one as content.
             if s[i + 1..].starts_with(' ') {
                 line.push('\\', out);
             }

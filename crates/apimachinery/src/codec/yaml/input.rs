@@ -19,6 +19,7 @@ impl<'a> PausingInput<'a> {
 impl Input for PausingInput<'_> {
     #[inline]
     fn lookahead(&mut self, count: usize) {
+        // The one place that every token passes.
         checkpoint();
         self.0.lookahead(count);
     }

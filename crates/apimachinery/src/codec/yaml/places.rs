@@ -50,6 +50,7 @@ fn begin(open: &mut [Open], scalar: Option<&str>, line: usize, out: &mut BTreeMa
             format!("{path}[{}]", *n - 1)
         }
         Some(Open::Map(path, key)) => match key.take() {
+            // The value of a key has the key's path and line.
             Some(of_value) => return of_value,
             None => {
                 let name = scalar.unwrap_or("");
@@ -63,6 +64,7 @@ fn begin(open: &mut [Open], scalar: Option<&str>, line: usize, out: &mut BTreeMa
             }
         },
     };
+    // The first occurrence wins: for duplicate keys, that is the line a reader finds first.
     out.entry(path.clone()).or_insert(line);
     path
 }

@@ -23,6 +23,7 @@ pub(super) fn resolve(s: &str) -> Plain {
 }
 
 fn number(s: &str) -> Plain {
+    // The cheap exit: nearly all scalars of a manifest start with a letter.
     if !s.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '+' | '-' | '.')) {
         return Plain::String;
     }
@@ -58,9 +59,11 @@ fn integer(s: &str) -> Option<Plain> {
     } else {
         (10, digits)
     };
+    // A lone prefix such as `0x`, or a digit outside the radix: `09` is a string, but `0.9` goes on as a float.
     if digits.is_empty() || !digits.chars().all(|c| c.is_digit(radix)) {
         return None;
     }
+    // i128 holds every 64-bit value of either sign without overflow checks.
     match i128::from_str_radix(digits, radix) {
         Ok(n) => {
             let n = if negative { -n } else { n };
@@ -87,6 +90,7 @@ fn is_float(s: &str) -> bool {
         Some((a, b)) => digits(a) && !b.is_empty() && digits(b),
         None => !mantissa.is_empty() && digits(mantissa),
     };
+    // YAML 1.1 requires the sign, which is why `1e3` stays a string.
     let exponent_ok = exponent.is_none_or(|e| e.strip_prefix(['-', '+']).is_some_and(|d| !d.is_empty() && digits(d)));
     mantissa_ok && exponent_ok
 }
@@ -103,6 +107,7 @@ pub(super) fn is_base60(s: &str) -> bool {
 pub(super) fn is_timestamp(s: &str) -> bool {
     let b = s.as_bytes();
     let digits = b.iter().take_while(|c| c.is_ascii_digit()).count();
+    // goyaml checks for four digits and a dash before it tries its timestamp formats.
     digits == 4
         && b.get(4) == Some(&b'-')
         && b[5..].iter().take_while(|c| c.is_ascii_digit()).count() > 0

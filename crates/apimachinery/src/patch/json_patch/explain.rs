@@ -4,7 +4,7 @@
 use super::{index, parent_get, unescape};
 use crate::value::{Map, Value};
 
-/// A limit of ours, which upstream's library does not have.
+/// For limits of ours, which upstream's library does not have.
 const TOO_MUCH: &str = "the patch moves, copies or nests too much";
 
 /// Why `op` did not apply to `doc`.
@@ -19,6 +19,7 @@ pub(super) fn failure(doc: &Value, op: &Map) -> String {
     match kind {
         "add" | "remove" => match container(doc, path) {
             None => format!("{kind} operation does not apply: doc is missing path: \"{path}\": missing value"),
+            // The container exists, so the failure is about the last token.
             Some(at) => format!("error in {kind} for path: '{path}': {}", access(at, kind == "add")),
         },
         "replace" if path.is_empty() => "replace operation value must be object or array".to_owned(),
@@ -33,6 +34,7 @@ pub(super) fn failure(doc: &Value, op: &Map) -> String {
             Some(at @ (Value::Array(_), _)) if get(at).is_none() => {
                 format!("error in test for path: '{path}': {}", access(at, false))
             }
+            // The value differs, or an absent member was compared with something other than null.
             _ => format!("testing value {path} failed: test failed"),
         },
         "move" | "copy" => transfer(doc, kind, op, path),
@@ -47,6 +49,7 @@ fn transfer(doc: &Value, kind: &str, op: &Map, path: &str) -> String {
     let Some(at) = container(doc, from) else {
         return format!("{kind} operation does not apply: doc is missing from path: {from}: missing value");
     };
+    // The source is missing its last token.
     if get(at).is_none() {
         let (_, key) = at;
         return match kind {
@@ -54,6 +57,7 @@ fn transfer(doc: &Value, kind: &str, op: &Map, path: &str) -> String {
             _ => format!("error in copy for from: '{from}': {}", access(at, false)),
         };
     }
+    // The source exists, so the destination is at fault.
     match container(doc, path) {
         None => format!("{kind} operation does not apply: doc is missing destination path: {path}: missing value"),
         Some(at) => match kind {
@@ -63,11 +67,12 @@ fn transfer(doc: &Value, kind: &str, op: &Map, path: &str) -> String {
     }
 }
 
-/// The container that a pointer's last token is in, and that token.
+/// The container of a pointer's last token, and that token.
 type Position<'a> = (&'a Value, &'a str);
 
 fn container<'a>(doc: &'a Value, path: &'a str) -> Option<Position<'a>> {
     let (_, rest) = path.split_once('/')?;
+    // A pointer with a single token has the document itself as container.
     let (parents, last) = rest.rsplit_once('/').map_or((None, rest), |(p, last)| (Some(p), last));
     let mut at = doc;
     for token in parents.into_iter().flat_map(|p| p.split('/')) {
@@ -95,6 +100,7 @@ fn access((container, key): Position<'_>, inserting: bool) -> String {
             format!("value was not a proper array index: '{key}': strconv.Atoi: parsing {key:?}: invalid syntax")
         }
         Err(_) => format!("strconv.Atoi: parsing {key:?}: invalid syntax"),
+        // The index is valid, so only a limit of ours can have stopped the operation.
         Ok(_) if index(&key, items.len() + usize::from(inserting)).is_some() => TOO_MUCH.to_owned(),
         Ok(i) => format!("Unable to access invalid index: {i}: invalid index referenced"),
     }

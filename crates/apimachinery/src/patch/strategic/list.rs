@@ -30,6 +30,7 @@ impl Index {
             None => item,
             Some(k) => item.as_object()?.get(k)?,
         };
+        // The first byte keeps `80` and `80.0` apart, as Go's interface comparison does.
         let mut out = vec![u8::from(matches!(v, Value::Float(_)))];
         json::encode(v, &mut out);
         Some(out)
@@ -37,6 +38,7 @@ impl Index {
 
     fn add(&mut self, item: &Value, key: Option<&str>, at: usize) {
         if let Some(t) = Self::token(item, key) {
+            // Upstream searches from the front, so the first of equal items is the one that is merged.
             self.0.entry(t).or_insert(at);
         }
     }
@@ -53,6 +55,7 @@ pub(super) fn merge<S: PatchSchema>(
     field: &FieldPatch<S>,
     deletes: bool,
 ) -> Result<(), Status> {
+    // `of_maps` cannot tell the kind of two empty lists.
     if live.is_empty() && patch.is_empty() {
         return Ok(());
     }
@@ -65,10 +68,12 @@ pub(super) fn merge<S: PatchSchema>(
         let server = Index::of(live, None);
         let order = Index::of(&patch, None);
         // The union of both lists; of equal items the first stays.
+        // Live items come first, so that they win over equal ones of the patch.
         let mut both = std::mem::take(live);
         both.extend(patch);
         let first = Index::of(&both, None);
         let mut i = 0;
+        // A set lookup per item keeps the union linear.
         both.retain(|v| {
             i += 1;
             first.find(v, None) == Some(i - 1)
@@ -79,6 +84,7 @@ pub(super) fn merge<S: PatchSchema>(
     let Some(key) = field.merge_key else {
         return Err(Status::raw_error("cannot merge lists without merge key for struct"));
     };
+    // Directives run before indexing, because they change which items are live.
     let patch = special_items(live, patch, key)?;
     let key = Some(key);
     let (order, server) = (Index::of(&patch, key), Index::of(live, key));
@@ -88,6 +94,7 @@ pub(super) fn merge<S: PatchSchema>(
         checkpoint();
         match places.find(&item, key) {
             Some(i) => {
+                // Both are objects: `of_maps` has checked that.
                 if let (Value::Object(l), Value::Object(p)) = (&mut live[i], item) {
                     merge_map(l, p, field.schema)?;
                 }
@@ -113,6 +120,7 @@ fn of_maps(live: &[Value], patch: &[Value]) -> Result<bool, Status> {
         let k = std::mem::discriminant(v);
         if kind.is_some_and(|seen| seen != k) {
             let shown = go_print(&Value::from(vec![
+                // Printed whole, as upstream does; only reached for a mistake in the patch.
                 Value::from(live.to_vec()),
                 Value::from(patch.to_vec()),
             ]));
@@ -134,6 +142,7 @@ fn special_items(live: &mut Vec<Value>, patch: Vec<Value>, key: &str) -> Result<
     let mut gone = Vec::new();
     let mut replace = false;
     for item in patch {
+        // `of_maps` has rejected lists with anything but objects.
         let Some(m) = item.as_object() else { continue };
         let Some(directive) = m.get(DIRECTIVE) else {
             plain.push(item);
@@ -154,6 +163,7 @@ fn special_items(live: &mut Vec<Value>, patch: Vec<Value>, key: &str) -> Result<
         live.retain(|l| gone.find(l, Some(key)).is_none());
     }
     if replace {
+        // The merge of the remaining items then finds nothing to do.
         *live = std::mem::take(&mut plain);
     }
     Ok(plain)
@@ -167,6 +177,7 @@ fn arrange(merged: Vec<Value>, order: &Index, server: &Index, key: Option<&str>)
     for item in merged {
         checkpoint();
         if let Some(k) = key
+            // Live items count as well: upstream fails for them, too, since it cannot sort them.
             && item.as_object().is_none_or(|m| !m.contains_key(k))
         {
             return Err(no_merge_key(&item, k));
@@ -177,6 +188,7 @@ fn arrange(merged: Vec<Value>, order: &Index, server: &Index, key: Option<&str>)
             None => others.push((at, item)),
         }
     }
+    // Both sorts are stable, so duplicates keep their order.
     named.sort_by_key(|(r, ..)| *r);
     others.sort_by_key(|(at, _)| *at);
     let mut out = Vec::with_capacity(named.len() + others.len());
@@ -211,6 +223,7 @@ pub(super) fn check_order(patch: &[Value], order: &[Value], key: Option<&str>) -
     if patch.is_empty() || order.is_empty() {
         return Ok(());
     }
+    // One pass over `order`: each item must be found behind the previous one.
     let mut rest = order.iter();
     for item in patch.iter().filter(|v| v.get(DIRECTIVE).as_str() != Some("delete")) {
         let token = Index::token(item, key);

@@ -45,6 +45,7 @@ impl<'a> Parser<'a> {
             '=' => (Token::Op(Operator::Equals), 1),
             '!' if s[1..].starts_with('=') => (Token::Op(Operator::NotEquals), 2),
             '!' => (Token::Not, 1),
+            // Words are not restricted here: keys and values are validated with their own messages.
             _ => {
                 let end = s
                     .find(|c| is_special(c) || matches!(c, ' ' | '\t' | '\r' | '\n'))
@@ -93,6 +94,7 @@ impl<'a> Parser<'a> {
             return Err(Error::unexpected(key, "identifier"));
         }
         let mut errors = ErrorList::new();
+        // Before the operator is read, as upstream does, so that an invalid key wins over a wrong operator.
         check_key(key, &mut errors);
         if !errors.is_empty() {
             return Err(Error::Requirement(aggregate(&errors)));
@@ -117,6 +119,7 @@ impl<'a> Parser<'a> {
     }
 
     fn exact(&mut self) -> Result<Str, Error> {
+        // `a=` requires the empty value.
         if matches!(self.peek().0, Token::End | Token::Comma) {
             return Ok(Str::default());
         }
@@ -134,6 +137,7 @@ impl<'a> Parser<'a> {
         }
         match self.peek() {
             (Token::Word | Token::Comma, ..) => {}
+            // `in ()` has the empty value, as in upstream's `parseValues`.
             (Token::Close, _, rest) => {
                 self.rest = rest;
                 return Ok(vec![Str::default()]);
@@ -145,6 +149,7 @@ impl<'a> Parser<'a> {
             match self.next() {
                 (Token::Word, text) => {
                     out.push(Str::new(text));
+                    // Only peeked: a comma is consumed by the next round, which decides about empty values.
                     match self.peek() {
                         (Token::Comma, ..) => {}
                         (Token::Close, _, rest) => {
@@ -159,6 +164,7 @@ impl<'a> Parser<'a> {
                     if out.is_empty() {
                         out.push(Str::default());
                     }
+                    // A comma before the parenthesis, or a second comma, stands for an empty value.
                     match self.peek() {
                         (Token::Close, _, rest) => {
                             self.rest = rest;

@@ -1,12 +1,13 @@
-//! Why a text is no IP address, in the words of Go's `netip.ParseAddr`.
+//! Why a text is not an IP address, in the words of Go's `netip.ParseAddr`.
 
 use torana_apimachinery::field::quote;
 
 /// The message, and the text from the error on if the message shows it.
 type Wrong<'s> = (&'static str, &'s str);
 
-/// The message for a text that is no address.
+/// The message for a text that is not an address.
 pub(super) fn refusal(text: &str) -> String {
+    // Go decides the family by the first of these characters.
     let first = text.find(['.', ':', '%']).map(|i| text.as_bytes()[i]);
     let wrong = match first {
         Some(b'.') => v4(text),
@@ -70,6 +71,7 @@ fn v6(text: &str) -> Option<Wrong<'_>> {
         if digits == 0 {
             return Some(("each colon-separated field must have at least one digit", rest));
         }
+        // A dotted quad may only replace the last two groups.
         if rest[digits..].starts_with('.') {
             return match groups {
                 g if !gap && g != 6 => Some((

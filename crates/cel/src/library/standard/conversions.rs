@@ -12,6 +12,7 @@ pub(super) fn to_bool<'a>(args: &mut [Val<'a>]) -> Out<'a> {
     match &args[0] {
         Val::Bool(b) => Ok(Val::Bool(*b)),
         Val::String(s) => match &**s {
+            // The spellings of Go's `strconv.ParseBool`.
             "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(Val::Bool(true)),
             "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(Val::Bool(false)),
             _ => unconvertible("string", "bool"),
@@ -63,6 +64,7 @@ pub(super) fn to_uint<'a>(args: &mut [Val<'a>]) -> Out<'a> {
         Val::Int(n) => uint(u64::try_from(*n).ok()),
         Val::Double(f) if *f >= 0.0 && *f < u64::MAX as f64 => Ok(Val::Uint(*f as u64)),
         Val::Double(_) => overflow("unsigned integer"),
+        // Rust accepts a plus sign here, Go does not.
         Val::String(s) if s.starts_with('+') => unconvertible("string", "uint"),
         Val::String(s) => s
             .parse()
@@ -84,6 +86,7 @@ fn double_text(f: f64) -> String {
         .split_once('e')
         .and_then(|(_, e)| e.parse().ok())
         .unwrap_or(0);
+    // Go's `%g` with the shortest digits switches to exponents here.
     if f == 0.0 || (-4..6).contains(&exponent) {
         return format!("{f}");
     }

@@ -1,4 +1,5 @@
-//! The checks of the baseline level.
+//! The checks of the baseline level (upstream's `pod-security-admission/policy/check_*.go`). Each returns the first
+//! part of the message as reason and the rest as detail, worded as upstream.
 
 use super::super::pod::{Names, Pod, Values, containers, naming, plural, quoted, setters};
 use super::Violation;
@@ -45,6 +46,7 @@ pub(super) fn app_armor(pod: Pod<'_>) -> Option<Violation> {
     let annotations = pod.metadata.get("annotations").as_object();
     let annotations = annotations.into_iter().flat_map(|m| m.iter());
     let forbidden: Vec<String> = annotations
+        // The annotations are checked in all versions: kubelets of before the field still read them.
         .filter(|(key, _)| key.starts_with(APP_ARMOR))
         .filter_map(|(key, value)| value.as_str().map(|v| (key, v)))
         .filter(|(_, v)| !(v.is_empty() || *v == "runtime/default" || v.starts_with("localhost/")))
@@ -87,6 +89,7 @@ pub(super) fn added_beyond<'a>(pod: Pod<'a>, allowed: &[&str]) -> (Names<'a>, Va
         let before = names.len();
         for capability in added.filter(|c| !allowed.contains(c)) {
             values.insert(capability);
+            // Once per container, however many capabilities it adds.
             if names.len() == before {
                 names.push(container.str_at(&["name"]));
             }
@@ -117,6 +120,7 @@ pub(super) fn host_path_volumes(pod: Pod<'_>) -> Option<Violation> {
 }
 
 pub(super) fn host_ports(pod: Pod<'_>) -> Option<Violation> {
+    // 0 means no host port.
     let host_ports = |c: &'_ Value| -> Vec<String> {
         let ports = c.get("ports").items().iter();
         let ports = ports.filter_map(|p| p.get("hostPort").as_i64());
@@ -148,6 +152,7 @@ pub(super) fn probe_and_lifecycle_hosts(pod: Pod<'_>) -> Option<Violation> {
         &["lifecycle", "postStart"],
         &["lifecycle", "preStop"],
     ];
+    // A set of names: a container may have several such handlers.
     let (mut names, mut hosts) = (Values::new(), Values::new());
     for container in pod.containers() {
         let handlers = HANDLERS.iter().map(|path| container.at(path));

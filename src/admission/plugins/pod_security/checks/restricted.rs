@@ -1,4 +1,4 @@
-//! The checks that the restricted level adds.
+//! The checks that the restricted level adds, as in upstream's `pod-security-admission/policy/check_*.go`.
 
 use super::super::pod::{Names, Pod, Values, containers, naming, plural, quoted, setters};
 use super::Violation;
@@ -6,6 +6,7 @@ use super::baseline::{added_beyond, is_good_seccomp, seccomp_profiles, seccomp_t
 use crate::apimachinery::value::Value;
 
 pub(super) fn privilege_escalation(pod: Pod<'_>) -> Option<Violation> {
+    // Absent counts as allowed: the kernel's default permits it.
     let may = |c: &'_ Value| c.at(&["securityContext", "allowPrivilegeEscalation"]).as_bool() != Some(false);
     let names = naming(pod, may);
     if names.is_empty() {
@@ -97,6 +98,7 @@ pub(super) fn volumes(pod: Pod<'_>) -> Option<Violation> {
     let (mut names, mut kinds) = (Names::new(), Values::new());
     let has = |volume: &Value, source: &&&str| !volume.get(source).is_null();
     for volume in pod.spec.get("volumes").items() {
+        // An allow list: a volume type that is added to the API later is refused until it is listed.
         if VOLUMES.iter().any(|source| has(volume, &source)) {
             continue;
         }
@@ -129,6 +131,7 @@ pub(super) fn run_as_non_root(pod: Pod<'_>) -> Option<Violation> {
     let of = |context: &'_ Value| context.get("runAsNonRoot").as_bool();
     let of_pod = of(pod.security());
     let explicit = naming(pod, |c| of(c.get("securityContext")) == Some(false));
+    // An explicit `false` decides the message, even if containers override the pod's setting.
     if let Some(who) = setters(of_pod == Some(false), &explicit) {
         return Violation::new(REASON, format!("{who} must not set securityContext.runAsNonRoot=false"));
     }
@@ -163,6 +166,7 @@ pub(super) fn run_as_user_of_host_users(pod: Pod<'_>) -> Option<Violation> {
 }
 
 pub(super) fn seccomp(pod: Pod<'_>) -> Option<Violation> {
+    // Forbidden profiles are reported before missing ones, which the restricted level adds.
     if let Some(explicit) = seccomp_profiles(pod) {
         return Some(explicit);
     }

@@ -80,7 +80,7 @@ async fn refusal_lists_at_most_a_hundred_rules() {
 }
 
 #[tokio::test]
-async fn refusal_is_short_however_long_the_names_are() {
+async fn refusal_length_is_bounded_for_long_names() {
     let (g, cx) = guard(json!([]));
     let resources: Vec<Value> = (0..1_000).map(|i| format!("r{i}").into()).collect();
     let mut role = wants(json!([{"apiGroups": [""], "verbs": ["\u{ad}".repeat(1 << 20)]}]));

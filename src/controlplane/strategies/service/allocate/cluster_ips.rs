@@ -17,6 +17,7 @@ impl PendingAllocation<'_> {
             .into_iter()
             .map(str::to_owned)
             .collect();
+        // A headless Service has no address.
         if requested.first().is_some_and(|ip| ip == "None") {
             return Ok(());
         }
@@ -76,6 +77,7 @@ impl PendingAllocation<'_> {
             let ip = self.any_address(service, family).await?;
             return Ok(ip.to_string());
         };
+        // Validation runs later and reports it.
         let Some(ip) = parse_ip(text) else {
             return Ok(text.to_owned());
         };
@@ -89,6 +91,8 @@ impl PendingAllocation<'_> {
         }
         let taken = self.allocators.allocate_ip(ip, &self.owner);
         taken.map_err(|e| refused(format!("failed to allocate IP {text}: {e}")))?;
+        // Before the claim is awaited: if this future is dropped meanwhile, `Drop` has to release the
+        // address.
         self.ips.push(ip);
         if !self.claim(service, ip).await? {
             self.forfeit(ip);

@@ -28,10 +28,12 @@ impl PendingAllocation<'_> {
         assign: &(dyn Fn(&mut Self, &mut Value) -> Result<()> + Sync),
     ) -> Result<()> {
         let record = self.records.node_ports;
+        // Held until the claim is written (see `NodePortRecord`).
         let _turn = record.turn().await;
         loop {
             let mut claim = record.read().await?;
             self.allocators.ports.adopt(&claim.ports);
+            // A lost compare-and-swap assigns again, starting from the Service as it was sent.
             let mut assigned = service.clone();
             assign(self, &mut assigned)?;
             if !self.dry_run && !self.ports.is_empty() {
@@ -39,6 +41,7 @@ impl PendingAllocation<'_> {
                     .ports
                     .extend(self.ports.iter().filter_map(|p| u16::try_from(*p).ok()));
                 if !record.write(claim).await? {
+                    // The winner may have claimed one of these ports: the next round reads its record.
                     self.forget_ports();
                     continue;
                 }
@@ -49,6 +52,8 @@ impl PendingAllocation<'_> {
     }
 
     fn take_port(&mut self, port: i64) -> std::result::Result<(), PortError> {
+        // A dry run allocates nothing, so it looks the port up instead. The first test finds ports of this
+        // same write.
         if self.ports.contains(&port) || self.dry_run && self.allocators.ports.is_allocated(port) {
             return Err(PortError::Taken);
         }
@@ -83,6 +88,7 @@ impl PendingAllocation<'_> {
     /// Allocates node ports of a new Service. Entries with the same `port` number (say TCP and UDP) share a
     /// node port.
     pub(super) fn new_node_ports(&mut self, service: &mut Value) -> Result<()> {
+        // As upstream's `initNodePorts`.
         let allocates = allocates_node_ports(service);
         let ports = service.at(&["spec", "ports"]).items().to_vec();
         let number = |p: &Value| p.get("port").as_i64().unwrap_or(0);
@@ -100,6 +106,7 @@ impl PendingAllocation<'_> {
             }
             match shared.get(&number(port)).copied() {
                 Some(np) if asked == 0 || asked == np => given[i] = np,
+                // A second explicit node port for one port number is a port of its own.
                 Some(_) => self
                     .take_port(asked)
                     .map_err(|why| Self::node_port_refused(service, i, asked, &why))?,
@@ -129,6 +136,7 @@ impl PendingAllocation<'_> {
             match *np {
                 0 if allocates => *np = self.take_any_port()?,
                 0 => {}
+                // Held already, or taken by an earlier entry: whether sharing is allowed is decided below.
                 n if had.binary_search(&n).is_ok() || self.ports.contains(&n) => {}
                 n => self
                     .take_port(n)
@@ -144,6 +152,7 @@ impl PendingAllocation<'_> {
         let mut seen = Seen::new();
         for pair in known.iter().filter(|(_, np)| *np != 0) {
             if !seen.insert(*pair) {
+                // A plain error upstream, and therefore a 500.
                 return Err(Status::raw_error(format!(
                     "duplicate nodePort: {{{} {}}}",
                     pair.0, pair.1
@@ -156,9 +165,10 @@ impl PendingAllocation<'_> {
 
     pub(super) fn health_port(&mut self, service: &mut Value) -> Result<()> {
         let port = match health_port(service) {
+            // Upstream prints the port that it could not allocate, 0.
             0 => self
                 .take_any_port()
-                .map_err(|_| Status::internal("failed to allocate a HealthCheck NodePort: range is full"))?,
+                .map_err(|_| Status::internal("failed to allocate a HealthCheck NodePort 0: range is full"))?,
             n => {
                 self.take_port(n).map_err(|why| {
                     Status::internal(format!("failed to allocate requested HealthCheck NodePort {n}: {why}"))

@@ -14,6 +14,7 @@ fn named(name: &str) -> String {
 }
 
 fn files<'a>(source: &'a Value, of: &str) -> Vec<File<'a>> {
+    // Shared by all files of the source: a description per file would multiply its length by their number.
     let of = Rc::from(of);
     let items = source.get("items").items().iter();
     items.map(|i| (i.str_at(&["path"]), Rc::clone(&of))).collect()
@@ -33,6 +34,7 @@ pub(super) fn overlaps(out: &mut Vec<String>, spec: &Value) {
                 "" => word.to_owned(),
                 _ => format!("{word} {}", named(source.str_at(&[name_key]))),
             };
+            // An absent source has no files and so no warnings.
             warn_overlaps(out, &files(source, ""), &format!("volume {} ({of})", named(name)));
         }
         let mut all: Vec<File<'_>> = Vec::new();
@@ -68,12 +70,14 @@ fn warn_overlaps(out: &mut Vec<String>, files: &[File<'_>], what: &str) {
     let mut below: HashMap<&str, usize> = HashMap::new();
     for (i, file) in files.iter().enumerate() {
         let path = plain(file.0);
+        // The root of the volume would overlap with everything; validation rejects such paths.
         if path.is_empty() {
             continue;
         }
         let folders: Vec<&str> = folders(path).collect();
         let above = folders.iter().filter_map(|folder| exact.get(folder));
         let others = [exact.get(path), below.get(path)];
+        // The earliest file, as upstream's pairwise search would find it.
         if let Some(first) = above.chain(others.into_iter().flatten()).min() {
             out.push(format!(
                 "{what}: overlapping paths: {} with {}",

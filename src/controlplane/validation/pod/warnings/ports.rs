@@ -23,17 +23,21 @@ pub(super) fn ports(out: &mut Vec<String>, containers: &[(&Value, String)]) {
                 out.push(format!("{}: hostIP set without hostPort: {}", at(), shown(port)));
             }
             let key = number_and_protocol(port);
+            // Almost all ports are unique: they cost neither an entry in the map nor a formatted path.
             if !repeated.contains(&key) {
                 continue;
             }
             let at = at();
             let same = seen.entry(key).or_default();
+            // Conflicts with differing host ports count towards the limit too: looking at them takes time.
             for (other, other_at) in same.iter().take(MAX.saturating_sub(warned)) {
                 warned += 1;
                 let (mine, theirs) = (number(port, "hostPort"), number(other, "hostPort"));
                 let what = match () {
                     () if host(port) == host(other) && mine == theirs => "duplicate",
+                    // Without a host port the definition only documents the container's port.
                     () if mine == 0 || theirs == 0 => "overlapping",
+                    // The one without an address binds to all of them, including the other's.
                     () if mine == theirs && host(port).is_empty() != host(other).is_empty() => "dangerously ambiguous",
                     () => continue,
                 };
@@ -49,6 +53,7 @@ pub(super) fn ports(out: &mut Vec<String>, containers: &[(&Value, String)]) {
 fn repeated<'v>(containers: &[(&'v Value, String)]) -> HashSet<(i64, &'v str)> {
     let ports = containers.iter().flat_map(|(c, _)| c.get("ports").items());
     let mut all: Vec<_> = ports.map(number_and_protocol).collect();
+    // Sorting and comparing neighbours needs no hashing and less memory than a map of counts.
     all.sort_unstable_by(pausing(|a: &(i64, &str), b: &(i64, &str)| a.cmp(b)));
     let pairs = all.windows(2).filter(|pair| pair[0] == pair[1]);
     pairs.map(|pair| pair[0]).collect()

@@ -1,0 +1,136 @@
+use super::*;
+use crate::apimachinery::field::aggregate;
+use crate::json;
+
+#[test]
+fn binding_errors_match_the_recordings() {
+    let errors = |edits: Value| {
+        let mut v = json!({"spec": {"policyName": "p", "validationActions": ["Deny"]}});
+        for (k, x) in edits.as_object().unwrap().iter() {
+            v.set(&["spec", k], x.clone());
+        }
+        aggregate(&binding(&v, false))
+    };
+    assert_eq!(errors(json!({"policyName": ""})), "spec.policyName: Required value");
+    assert_eq!(
+        errors(json!({"validationActions": []})),
+        "spec.validationActions: Required value: at least one validation action is required"
+    );
+    assert_eq!(
+        errors(json!({"validationActions": ["X"]})),
+        "spec.validationActions[0]: Unsupported value: \"X\": supported values: \"Audit\", \"Deny\", \"Warn\""
+    );
+    assert_eq!(
+        errors(json!({"validationActions": ["Deny", "Deny"]})),
+        "spec.validationActions[1]: Duplicate value: \"Deny\""
+    );
+    assert!(
+        errors(json!({"validationActions": ["Deny", "Warn"]}))
+            .starts_with("spec.validationActions: Invalid value: [\"Deny\",\"Warn\"]: must not contain both")
+    );
+    assert_eq!(
+        errors(json!({"paramRef": {"name": "a", "selector": {}, "parameterNotFoundAction": "Deny"}})),
+        "[spec.paramRef.name: Forbidden: name and selector are mutually exclusive, spec.paramRef.selector: Forbidden: name and selector are mutually exclusive]"
+    );
+    assert_eq!(
+        errors(json!({"paramRef": {"parameterNotFoundAction": "Deny"}})),
+        "spec.paramRef: Required value: one of name or selector must be specified"
+    );
+    assert_eq!(
+        errors(json!({"paramRef": {"name": "a"}})),
+        "spec.paramRef.parameterNotFoundAction: Required value"
+    );
+}
+
+#[test]
+fn expression_errors_are_in_field_order() {
+    let v = json!({"metadata": {"name": "x"}, "spec": {
+        "matchConstraints": {"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}]},
+        "variables": [{"name": "a", "expression": "("}, {"name": "b", "expression": ""}],
+        "validations": [{"expression": "1"}, {"expression": ""}]}});
+    let errors = policy(&v, None, false);
+    let fields: Vec<_> = errors.iter().map(ToString::to_string).collect();
+    let starts = [
+        "spec.variables[0].expression: Invalid value",
+        "spec.variables[1].expression: Required value",
+        "spec.validations[0].expression: Invalid value",
+        "spec.validations[1].expression: Required value",
+    ];
+    assert_eq!(fields.len(), starts.len(), "{fields:?}");
+    for (field, start) in fields.iter().zip(starts) {
+        assert!(field.starts_with(start), "{fields:?}");
+    }
+}
+
+#[test]
+fn mutating_policy_errors_match_the_recordings() {
+    let errors = |edits: Value| {
+        let mut v = json!({"metadata": {"name": "x"}, "spec": {"reinvocationPolicy": "Never",
+            "matchConstraints": {"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}]},
+            "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": "[JSONPatch{op: 'remove', path: '/data'}]"}}]}});
+        for (k, x) in edits.as_object().unwrap().iter() {
+            v.set(&["spec", k], x.clone());
+        }
+        aggregate(&policy(&v, None, true))
+    };
+    assert_eq!(errors(json!({})), "[]");
+    assert_eq!(
+        errors(json!({"mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": "[]"}}]})),
+        "spec.mutations[0].jsonPatch.expression: Invalid value: \"[]\": must evaluate to list(JSONPatch) but got list(dyn)"
+    );
+    assert_eq!(
+        errors(json!({"mutations": []})),
+        "spec.mutations: Required value: mutations must contain at least one item"
+    );
+    assert_eq!(
+        errors(json!({"mutations": [{"patchType": "X"}]})),
+        "spec.mutations[0].patchType: Unsupported value: \"X\": supported values: \"ApplyConfiguration\", \"JSONPatch\""
+    );
+    assert_eq!(
+        errors(json!({"reinvocationPolicy": ""})),
+        "spec.reinvocationPolicy: Required value"
+    );
+}
+
+#[test]
+fn operations_that_mutating_policies_cannot_match_are_refused_after_unknown_ones() {
+    let rules = |operation: &str| json!([{"apiGroups": [""], "apiVersions": ["v1"], "operations": [(operation)], "resources": ["pods"]}]);
+    let of = |mutating: bool, key: &str, operation: &str| {
+        let mut v = json!({"spec": {"policyName": "p", "validationActions": ["Deny"]}});
+        v.set(&["spec", "matchResources", key], rules(operation));
+        aggregate(&binding(&v, mutating))
+    };
+    let (at, all) = (
+        "spec.matchResources",
+        "\"*\", \"CONNECT\", \"CREATE\", \"DELETE\", \"UPDATE\"",
+    );
+    let flat = "\"*\", \"CONNECT\", \"CREATE\", \"UPDATE\"";
+    assert_eq!(
+        of(true, "resourceRules", "X"),
+        format!(
+            "[{at}.resourceRules[0].operations[0]: Unsupported value: \"X\": supported values: {all}, \
+             {at}.resourceRules.operations: Unsupported value: \"X\": supported values: {flat}]"
+        )
+    );
+    assert_eq!(
+        of(true, "resourceRules", "DELETE"),
+        format!("{at}.resourceRules.operations: Unsupported value: \"DELETE\": supported values: {flat}")
+    );
+    // Exclusions may name any operation.
+    assert_eq!(of(true, "excludeResourceRules", "DELETE"), "[]");
+    assert_eq!(of(false, "resourceRules", "DELETE"), "[]");
+}
+
+#[test]
+fn unchanged_match_conditions_are_not_checked_again() {
+    let condition = json!([{"name": "a", "expression": "params.x == 'y'"}]);
+    let mut old = json!({"spec": {"paramKind": {"apiVersion": "v1", "kind": "ConfigMap"}}});
+    old.set(&["spec", "matchConditions"], condition);
+    let checked = |new: &Value, old: Option<&Value>| aggregate(&policy(new, old, false)).contains("matchConditions");
+    let mut new = old.clone();
+    assert!(!checked(&new, Some(&old)));
+    // Without parameters the same condition is invalid.
+    new.unset(&["spec", "paramKind"]);
+    assert!(checked(&new, Some(&old)) && checked(&new, None));
+    assert!(!checked(&new, Some(&new)));
+}

@@ -1,0 +1,102 @@
+use super::*;
+use crate::admission::{Admission, AdmitAll, Attributes};
+use crate::controlplane::resource_builder::GroupVersionBuilder;
+use crate::controlplane::reviews::NoStorage;
+use crate::registry::resource::Resource;
+use crate::storage::ResourceConfig;
+use crate::storage::embedded::{Engine, Options};
+use crate::sync::Mutex;
+use async_trait::async_trait;
+
+fn config_maps() -> Arc<Resource> {
+    let (group, version) = ("", "v1");
+    let row = GroupVersionBuilder { group, version }.kind("configmaps", "ConfigMap");
+    Arc::new(row.namespaced().build())
+}
+
+#[test]
+fn versions_parse_like_go() {
+    assert_eq!(parse_version("12").unwrap(), 12);
+    for bad in ["x", "-1", "+1", " 1"] {
+        let e = parse_version(bad).unwrap_err();
+        assert_eq!(
+            (e.code, e.message),
+            (500, format!("strconv.ParseUint: parsing {bad:?}: invalid syntax"))
+        );
+    }
+}
+
+#[test]
+fn timestamp_only_changes_are_dropped() {
+    let old = crate::json!({"metadata": {"managedFields": [{"manager": "a", "time": "1"}], "resourceVersion": "1"}, "data": 1});
+    let mut new = crate::json!({"metadata": {"managedFields": [{"manager": "a", "time": "2"}], "resourceVersion": "1"}, "data": 1});
+    forget_new_times(&mut new, &old);
+    assert_eq!(new, old);
+    let mut other = crate::json!({"metadata": {"managedFields": [{"manager": "a", "time": "2"}], "resourceVersion": "1"}, "data": 2});
+    forget_new_times(&mut other, &old);
+    assert_eq!(
+        other.at(&["metadata", "managedFields"]).items()[0].str_at(&["time"]),
+        "2"
+    );
+}
+
+/// Keeps the last object that the validating phase was given.
+#[derive(Default)]
+struct Recording(Mutex<Value>);
+
+#[async_trait]
+impl Admission for Recording {
+    async fn validate(&self, _attributes: &Attributes, object: &Value) -> Result<()> {
+        *self.0.lock() = object.clone();
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn validating_admission_sees_the_old_times_of_an_update_that_changes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = Engine::open(dir.path(), Options::default()).unwrap();
+    let storage = engine.resource(ResourceConfig {
+        prefix: "/registry/configmaps/".into(),
+        fields: None,
+        compressed: false,
+    });
+    let seen = Arc::new(Recording::default());
+    let store = Store::new(config_maps(), storage, seen.clone());
+    let cx = Context::system("ns");
+    let object = crate::json!({"metadata": {"name": "a"}, "data": {"k": "v"}});
+    let made = store.create_value(&cx, object).await.unwrap();
+    let at = ["metadata", "managedFields"];
+    assert_eq!(made.at(&at).items().len(), 1);
+    let mut later = |live: Option<&Value>| {
+        let mut new = live.cloned().unwrap_or_default();
+        let mut managed = new.at(&at).items().to_vec();
+        managed[0].set(&["time"], "2100-01-01T00:00:00Z");
+        new.set(&at, managed);
+        Ok(new)
+    };
+    let updated = store
+        .update(&cx, "a", &mut later, false, &WriteOptions::default())
+        .await
+        .unwrap();
+    assert_eq!(updated.object.to_value(), made);
+    assert_eq!(seen.0.lock().at(&at), made.at(&at));
+    engine.shutdown();
+}
+
+#[test]
+fn an_update_removes_a_marked_object_that_nothing_holds_even_if_nothing_held_it_before() {
+    let store = Store::new(config_maps(), Arc::new(NoStorage), Arc::new(AdmitAll));
+    let marked = |grace: i64| {
+        crate::json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z",
+            "deletionGracePeriodSeconds": grace}})
+    };
+    let held = crate::json!({"metadata": {"finalizers": ["a/b"]}});
+    assert!(goes_with(&store, &marked(0), &marked(0)));
+    assert!(
+        !goes_with(&store, &marked(0), &marked(30)),
+        "its period is still running"
+    );
+    assert!(!goes_with(&store, &held, &marked(0)));
+    assert!(!goes_with(&store, &marked(0), &held), "it was not marked");
+}
