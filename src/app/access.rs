@@ -258,19 +258,23 @@ impl Follower {
 mod tests {
     use super::*;
 
-    fn text(name: &str, kind: &str) -> Vec<u8> {
+    fn text(types: &[&str]) -> Vec<u8> {
+        let authorizers = types
+            .iter()
+            .map(|t| format!("- {{type: {t}, name: {}}}\n", t.to_lowercase()));
         format!(
-            "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\n\
-             authorizers: [{{type: {kind}, name: {name}}}]\n"
+            "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers:\n{}",
+            authorizers.collect::<String>()
         )
         .into_bytes()
     }
 
     #[test]
     fn a_file_edited_during_the_start_is_applied() {
+        const AT_START: [&str; 2] = ["RBAC", "AlwaysAllow"];
         let follower = || {
             let telemetry = Telemetry::new();
-            let at_start = config::parse(&text("a", "RBAC")).expect("a configuration");
+            let at_start = config::parse(&text(&AT_START)).expect("a configuration");
             Follower {
                 path: PathBuf::from("f"),
                 current: Arc::new(ReloadableUnion(ArcSwap::from_pointee(Union::new(Vec::new())))),
@@ -287,13 +291,16 @@ mod tests {
             }
         };
         let mut edited = follower();
-        assert!(matches!(edited.apply(text("b", "RBAC")), Ok(true)));
-        assert!(matches!(edited.apply(text("b", "RBAC")), Ok(false)), "once");
-        let mut unchanged = follower();
-        assert!(matches!(unchanged.apply(text("a", "RBAC")), Ok(false)));
-        assert!(unchanged.apply(text("a", "AlwaysAllow")).is_err());
+        assert!(matches!(edited.apply(text(&["AlwaysAllow", "RBAC"])), Ok(true)));
         assert!(
-            matches!(unchanged.apply(text("a", "AlwaysAllow")), Ok(false)),
+            matches!(edited.apply(text(&["AlwaysAllow", "RBAC"])), Ok(false)),
+            "once"
+        );
+        let mut unchanged = follower();
+        assert!(matches!(unchanged.apply(text(&AT_START)), Ok(false)));
+        assert!(unchanged.apply(text(&["AlwaysAllow"])).is_err());
+        assert!(
+            matches!(unchanged.apply(text(&["AlwaysAllow"])), Ok(false)),
             "reported once"
         );
     }

@@ -214,7 +214,7 @@ fn client_certificates_are_issued_for_the_requested_lifetime() {
     assert!(
         token
             .to_yaml()
-            .contains("- name: \"system:jane\"\n  user:\n    token: a.b-c\n")
+            .contains("- name: system:jane\n  user:\n    token: a.b-c\n")
     );
 }
 

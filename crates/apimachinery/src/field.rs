@@ -242,9 +242,10 @@ impl fmt::Display for Quoted<'_> {
 /// Whether Go prints a character as it is: no control or format character, and no space but the ASCII one. Of ASCII,
 /// everything counts as printable: the callers look at those characters themselves.
 pub(crate) fn is_printable(c: char) -> bool {
-    // Rust escapes by the same categories, and combining marks only at the start of a string.
+    // Rust escapes by the same categories, but also combining marks, except where `str::escape_debug` finds them after
+    // another character.
     // In this order because the third test allocates, and nearly all text is ASCII.
-    c.is_ascii() || c.escape_debug().len() == 1 || !format!("{:?}", format!("a{c}")).contains('\\')
+    c.is_ascii() || c.escape_debug().len() == 1 || format!("a{c}").escape_debug().nth(1) == Some(c)
 }
 
 impl FieldError {

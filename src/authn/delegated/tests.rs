@@ -93,7 +93,7 @@ fn rounds_without_a_watch_or_without_a_read_are_ever_rarer() {
     assert_eq!(failures_after(16, Some("403"), Some("gone")), 16);
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn a_review_is_repeated_if_the_connection_is_lost() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let config = ClientConfig {
@@ -116,7 +116,9 @@ async fn a_review_is_repeated_if_the_connection_is_lost() {
         token: "t",
         audiences: &[],
     };
-    assert!(reviews.authenticate_token(presented).await.is_err());
-    let repeated = tokio::time::timeout(Duration::from_secs(60), attempts.wait_for(|n| *n > 1));
-    assert!(repeated.await.is_ok());
+    // The second attempt shows it; the others would take seconds more.
+    tokio::select! {
+        repeated = attempts.wait_for(|n| *n > 1) => assert!(repeated.is_ok()),
+        answer = reviews.authenticate_token(presented) => panic!("only one attempt: {:?}", answer.map(|_| ())),
+    }
 }
