@@ -66,6 +66,33 @@ const TASKS_GRACE: Duration = Duration::from_secs(5);
 const AUDIT_GRACE: Duration = Duration::from_secs(10);
 
 /// A running gateway.
+///
+/// In a test, a gateway on a free port with a directory of its own:
+///
+/// ```no_run
+/// use torana::gateway::{Command, Gateway, parse, start};
+/// use torana::json;
+/// use torana::sdk::client::{Client, ClientConfig};
+///
+/// # async fn test() -> Result<(), Box<dyn std::error::Error>> {
+/// let dir = tempfile::tempdir()?;
+/// let data = format!("--data-dir={}", dir.path().display());
+/// let words = ["test", "serve", "--secure-port=0", "--bind-address=127.0.0.1", &data];
+/// let Command::Serve(options) = parse(words.map(Into::into))? else {
+///     return Err("these are flags of `torana serve`".into());
+/// };
+/// let gateway: Gateway = start(options.complete()?).await?;
+///
+/// let client = Client::try_new(&ClientConfig::from_kubeconfig(gateway.kubeconfig())?)?;
+/// while client.get("/readyz").await.is_err() {
+///     tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+/// }
+/// let made = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
+/// client.create("/api/v1/namespaces/default/configmaps", &made).await?;
+/// assert!(gateway.shut_down().await);
+/// # Ok(())
+/// # }
+/// ```
 pub struct Gateway {
     address: SocketAddr,
     url: String,
@@ -92,6 +119,19 @@ pub fn start(options: CompletedOptions) -> BoxFuture<'static, Result<Gateway, Er
 
 /// Like [`start`], with additional API groups. They are stored, admitted, authorized, discovered and
 /// registered like the built-in ones.
+///
+/// ```no_run
+/// use torana::gateway::{CompletedOptions, Error, start_with};
+/// use torana::json;
+/// use torana::sdk::{ApiGroup, Kind};
+///
+/// # async fn serve(options: CompletedOptions) -> Result<(), Error> {
+/// let note = Kind::namespaced("Note", "notes", json!({"type": "object"})).short_name("nt");
+/// let gateway = start_with(options, vec![ApiGroup::new("notes.example.com", "v1", [note])]).await?;
+/// println!("serving on {}", gateway.url());
+/// # Ok(())
+/// # }
+/// ```
 ///
 /// # Errors
 /// As [`start`], and if a group's name is invalid or taken, or a schema is invalid.
@@ -124,6 +164,20 @@ impl Gateway {
     }
 
     /// The same as a `tower::Service`.
+    ///
+    /// ```no_run
+    /// use bytes::Bytes;
+    /// use http_body_util::Full;
+    /// use torana::gateway::Gateway;
+    /// use tower::ServiceExt as _;
+    ///
+    /// # async fn ask(gateway: Gateway) -> Result<(), Box<dyn std::error::Error>> {
+    /// let request = http::Request::get("/version").body(Full::<Bytes>::default())?;
+    /// let response = gateway.service().oneshot(request).await?;
+    /// assert_eq!(response.status(), 200);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn service(&self) -> GatewayService {
         GatewayService::new(self.handler.clone())
     }
@@ -200,6 +254,17 @@ pub fn run(options: CompletedOptions) -> BoxFuture<'static, Result<(), Error>> {
 }
 
 /// Like [`run`], with additional API groups ([`start_with`]).
+///
+/// ```no_run
+/// use torana::gateway::{CompletedOptions, Error, run_with};
+/// use torana::json;
+/// use torana::sdk::{ApiGroup, Kind};
+///
+/// # async fn serve(options: CompletedOptions) -> Result<(), Error> {
+/// let note = Kind::namespaced("Note", "notes", json!({"type": "object"}));
+/// run_with(options, vec![ApiGroup::new("notes.example.com", "v1", [note])]).await
+/// # }
+/// ```
 ///
 /// # Errors
 /// As [`run`].

@@ -75,6 +75,33 @@ impl Verdict {
 }
 
 /// Decides whether a request is allowed.
+///
+/// ```
+/// use async_trait::async_trait;
+/// use torana::sdk::authn::UserInfo;
+/// use torana::sdk::authz::{Attributes, Authorizer, Decision, Verdict};
+///
+/// /// Lets everybody read.
+/// struct ReadOnly;
+///
+/// #[async_trait]
+/// impl Authorizer for ReadOnly {
+///     async fn authorize(&self, attributes: &Attributes<'_>) -> Verdict {
+///         match attributes.verb {
+///             "get" | "list" | "watch" => Verdict::allow("reading is allowed"),
+///             _ => Verdict::no_opinion("only reading is allowed"),
+///         }
+///     }
+/// }
+///
+/// # #[tokio::main]
+/// # async fn main() {
+/// let user = UserInfo::anonymous();
+/// let list = Attributes { verb: "list", is_resource: true, resource: "pods", ..Attributes::empty(&user) };
+/// assert_eq!(ReadOnly.authorize(&list).await.decision, Decision::Allow);
+/// assert_eq!(ReadOnly.authorize(&list.with_verb("delete")).await.decision, Decision::NoOpinion);
+/// # }
+/// ```
 #[async_trait]
 pub trait Authorizer: Send + Sync + 'static {
     /// Decides on one request. May wait for an index to catch up or for a remote check.

@@ -68,6 +68,19 @@ const ABOUT: &str = "An aggregating API gateway, wire-compatible with the Kubern
 
 /// Parses the arguments, the program's name first.
 ///
+/// ```
+/// use torana::gateway::{Command, parse};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let command = parse(["my-gateway", "serve", "--secure-port=6443"].map(Into::into))?;
+/// assert!(matches!(command, Command::Serve(_)));
+///
+/// let wrong = parse(["my-gateway", "serve", "--secure-prot=6443"].map(Into::into));
+/// assert!(wrong.is_err_and(|why| why.to_string().contains("--secure-prot")));
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # Errors
 /// A one-line [`UsageError`].
 pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, UsageError> {

@@ -1,5 +1,19 @@
 //! What the `torana` binary runs besides [`gateway::run`](crate::gateway::run): one entry point for each
 //! subcommand of [`gateway::Command`](crate::gateway::Command).
+//!
+//! ```no_run
+//! use torana::commands;
+//! use torana::gateway::{Command, parse};
+//!
+//! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+//! match parse(std::env::args_os())? {
+//!     Command::Token(command) => println!("{}", commands::token(&command).await?),
+//!     Command::Kubeconfig(command) => print!("{}", commands::kubeconfig(&command).await?),
+//!     _ => return Err("it prints credentials only".into()),
+//! }
+//! # Ok(())
+//! # }
+//! ```
 
 pub use crate::app::credentials::{kubeconfig, token};
 pub use crate::app::dev::{Session, run as dev};

@@ -200,6 +200,20 @@ pub struct ServingPair {
 /// A self-contained serving certificate, with its own CA, for servers without a configured one. Generated in
 /// `dir` if missing, reissued before it expires or if it lacks a name. Blocking.
 ///
+/// ```no_run
+/// use std::net::{IpAddr, Ipv4Addr};
+/// use std::time::SystemTime;
+/// use torana::sdk::{Port, pki};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let localhost = IpAddr::V4(Ipv4Addr::LOCALHOST);
+/// let pair = pki::ensure_serving("pki".as_ref(), &["localhost"], &[localhost], SystemTime::now())?;
+/// println!("clients trust {}", pair.ca.display());
+/// let port = Port::bind((localhost, 0).into(), &pair, Vec::new())?;
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # Errors
 /// A file cannot be read or written, a key does not match its certificate, or the CA has expired.
 pub fn ensure_serving(

@@ -26,11 +26,11 @@ pub(crate) mod write;
 
 pub(crate) use lookup::{CustomKinds, StoreLookup, StoredResource};
 pub(crate) use meta::dedup_owner_references;
+pub(crate) use meta::parse_version;
 pub use resource::Verbs;
 pub(crate) use resource::{Columns, Resource, Subresource, SubresourceBehaviour};
 pub(crate) use schema::Schema;
 pub use store::Store;
 pub(crate) use strategy::RestStrategy;
 pub use strategy::{Context, GarbageCollection, Strategy};
-pub(crate) use update::parse_version;
 pub(crate) use write::{AuthorizeCreate, DeleteOptions, Deleted, ResultObject, Updated, WriteOptions};

@@ -125,6 +125,22 @@ impl ApiServer {
     }
 
     /// The handler chain, for tests and for custom listeners.
+    ///
+    /// In a test, a request that needs no port:
+    ///
+    /// ```no_run
+    /// use torana::gateway::{Body, GatewayService};
+    /// use torana::sdk::ApiServer;
+    /// use tower::ServiceExt as _;
+    ///
+    /// # async fn test(server: ApiServer) -> Result<(), Box<dyn std::error::Error>> {
+    /// let request = http::Request::get("/apis/gadgets.example.com/v1/gadgets");
+    /// let request = request.header("authorization", "Bearer secret").body(Body::empty())?;
+    /// let response = GatewayService::new(server.handler()).oneshot(request).await?;
+    /// assert_eq!(response.status(), 200);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn handler(&self) -> Arc<dyn Handler> {
         self.prepared.handler.clone()
     }

@@ -11,6 +11,25 @@ use std::sync::Arc;
 use tower::{Layer, Service};
 
 /// Collects the parts of a gateway; made by [`Gateway::builder`](super::Gateway::builder).
+///
+/// ```no_run
+/// use http::header::AUTHORIZATION;
+/// use torana::gateway::{CompletedOptions, Error, Gateway};
+/// use torana::json;
+/// use torana::sdk::{ApiGroup, Kind};
+/// use tower_http::sensitive_headers::SetSensitiveRequestHeadersLayer;
+///
+/// async fn serve(options: CompletedOptions) -> Result<(), Error> {
+///     let note = Kind::namespaced("Note", "notes", json!({"type": "object"}));
+///     Gateway::builder(options)
+///         .group(ApiGroup::new("notes.example.com", "v1", [note]))
+///         // Debug output of requests shows `Sensitive` in the place of a token.
+///         .layer(SetSensitiveRequestHeadersLayer::new([AUTHORIZATION]))
+///         .run()
+///         .await
+/// }
+/// # fn main() {}
+/// ```
 pub struct GatewayBuilder {
     pub(super) options: CompletedOptions,
     pub(super) groups: Vec<ApiGroup>,
@@ -44,6 +63,20 @@ impl GatewayBuilder {
     /// The layer sees every request to the port before it is authenticated, with its credentials, and every
     /// response after the last filter. Responses of its own are neither logged, counted nor audited; a panic
     /// in it is logged and answered with a 500. `service::layered` has the rules for its service.
+    ///
+    /// ```
+    /// use http::HeaderValue;
+    /// use torana::gateway::{GatewayBuilder, Response};
+    /// use tower::util::MapResponseLayer;
+    ///
+    /// fn with_name(gateway: GatewayBuilder) -> GatewayBuilder {
+    ///     gateway.layer(MapResponseLayer::new(|mut response: Response| {
+    ///         response.headers_mut().insert("server", HeaderValue::from_static("my-gateway"));
+    ///         response
+    ///     }))
+    /// }
+    /// # fn main() {}
+    /// ```
     pub fn layer<L, B>(mut self, layer: L) -> Self
     where
         L: Layer<GatewayService> + Send + 'static,

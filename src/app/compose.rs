@@ -141,7 +141,7 @@ impl Base {
     fn publish_zpages(&self, head: &GenericServer) {
         let flags = FLAGS
             .iter()
-            .map(|f| (f.name.to_owned(), self.options.values.shown(f.name)));
+            .map(|f| (f.name.to_owned(), self.options.values.flagz_value(f.name)));
         head.mux().handle("/flagz", zpages::flagz(flags.collect()));
         let listed = zpages::statusz(OffsetDateTime::now_utc(), Instant::now(), head.listed_paths());
         head.mux().handle("/statusz", listed);

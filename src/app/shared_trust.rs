@@ -36,7 +36,7 @@ const ALIVE: Duration = Duration::from_secs(3600);
 /// Lifetime of the certificates and tokens that a gateway signs if nothing else is configured.
 const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 /// Maximum number of records that are trusted, the most recently renewed ones first.
-const MOST: usize = 256;
+const MAX_TRUSTED_RECORDS: usize = 256;
 /// How often a write of a record is retried after a conflict.
 const ATTEMPTS: usize = 5;
 /// How long the start waits for the records of others.
@@ -216,7 +216,7 @@ impl Extended {
         let now = unix_now();
         let mut live: Vec<&TrustRecord> = records.values().filter_map(|r| r.as_ref().as_ref()).collect();
         live.retain(|record| !record.is_expired(now));
-        if live.len() > MOST {
+        if live.len() > MAX_TRUSTED_RECORDS {
             tracing::warn!(
                 records = live.len(),
                 "more gateways share their trust than are accepted"
@@ -224,7 +224,7 @@ impl Extended {
             // The bound keeps a flood of records from slowing down every handshake; gateways that are alive
             // renew, so they stay.
             live.sort_by_key(|record| std::cmp::Reverse(record.renewed));
-            live.truncate(MOST);
+            live.truncate(MAX_TRUSTED_RECORDS);
         }
         let share = |ca: &Option<Arc<DynamicCa>>, text: fn(&Verifiers) -> &String| {
             if let Some(ca) = ca {

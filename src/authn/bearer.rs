@@ -65,6 +65,46 @@ impl From<Arc<UserInfo>> for TokenUser {
 }
 
 /// Authenticates one type of token.
+///
+/// ```
+/// use async_trait::async_trait;
+/// use aws_lc_rs::constant_time::verify_slices_are_equal;
+/// use std::sync::Arc;
+/// use torana::sdk::authn::{
+///     AuthenticationError, Authenticator, BearerToken, Credentials, PresentedToken, TokenAuthenticator, TokenUser,
+///     Union, UserInfo,
+/// };
+///
+/// /// One token, which is the robot's.
+/// struct RobotToken(String);
+///
+/// #[async_trait]
+/// impl TokenAuthenticator for RobotToken {
+///     async fn authenticate_token(
+///         &self,
+///         presented: PresentedToken<'_>,
+///     ) -> Result<Option<TokenUser>, AuthenticationError> {
+///         let is_it = verify_slices_are_equal(presented.token.as_bytes(), self.0.as_bytes()).is_ok();
+///         let robot = UserInfo { name: "robot".to_owned(), ..UserInfo::default() };
+///         // Another token may be known to another authenticator.
+///         Ok(is_it.then(|| TokenUser::from(Arc::new(robot))))
+///     }
+/// }
+///
+/// # #[tokio::main]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let tokens = BearerToken::new(Arc::new(RobotToken("secret".to_owned())));
+/// let callers = Union::new(vec![Arc::new(tokens)]);
+///
+/// let mut headers = http::HeaderMap::new();
+/// headers.insert(http::header::AUTHORIZATION, http::HeaderValue::from_static("Bearer secret"));
+/// let credentials = Credentials { headers: &headers, peer: None, path: "/", warnings: None };
+/// let found = callers.authenticate(credentials).await?.ok_or("the request has a token")?;
+/// assert_eq!(found.user.name, "robot");
+/// assert!(found.user.in_group("system:authenticated"));
+/// # Ok(())
+/// # }
+/// ```
 #[async_trait]
 pub trait TokenAuthenticator: Send + Sync + 'static {
     /// Authenticates a token. `Ok(None)` means that it is not of this type.

@@ -205,6 +205,19 @@ fn host_name() -> String {
 impl Options {
     /// Validates the options, including the files they name, and fills in defaults.
     ///
+    /// ```no_run
+    /// use torana::gateway::{CompletedOptions, Options, UsageError};
+    ///
+    /// fn checked(options: Options) -> Result<CompletedOptions, UsageError> {
+    ///     let completed = options.complete()?;
+    ///     for warning in completed.warnings() {
+    ///         tracing::warn!("{warning}");
+    ///     }
+    ///     Ok(completed)
+    /// }
+    /// # fn main() {}
+    /// ```
+    ///
     /// # Errors
     /// A one-line message with the flag, the file and the remedy.
     pub fn complete(self) -> Result<CompletedOptions, UsageError> {

@@ -127,7 +127,7 @@ impl Values {
     }
 
     /// The value as formatted for `/flagz`: the default if not given, and all items of a list.
-    pub(crate) fn shown(&self, name: &str) -> String {
+    pub(crate) fn flagz_value(&self, name: &str) -> String {
         match flags::find(name).map(|f| f.value_type) {
             Some(ValueType::List | ValueType::Array) => format!("[{}]", self.list(name).join(",")),
             _ => self.last(name).to_owned(),

@@ -65,6 +65,23 @@ impl ClientError {
 }
 
 /// A client of one API server.
+///
+/// ```no_run
+/// use torana::sdk::client::{Client, ClientConfig};
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let client = Client::try_new(&ClientConfig::from_kubeconfig("admin.kubeconfig".as_ref())?)?;
+/// let list = client.get("/api/v1/namespaces").await?;
+/// println!("{} namespaces", list.get("items").items().len());
+///
+/// let since = list.str_at(&["metadata", "resourceVersion"]);
+/// let mut events = client.watch(&format!("/api/v1/namespaces?watch=1&resourceVersion={since}")).await?;
+/// while let Some(event) = events.next().await {
+///     println!("{} {}", event.str_at(&["type"]), event.str_at(&["object", "metadata", "name"]));
+/// }
+/// # Ok(())
+/// # }
+/// ```
 pub struct Client {
     base: String,
     http: HttpClient,

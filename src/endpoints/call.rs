@@ -129,7 +129,7 @@ impl Call {
     }
 
     /// The resource as responses print it: a custom subresource brings its own columns.
-    pub(crate) fn shown(&self) -> Arc<Resource> {
+    pub(crate) fn response_resource(&self) -> Arc<Resource> {
         let resource = self.resource();
         let columns = match self.route.subresource().map(|s| &s.behaviour) {
             Some(SubresourceBehaviour::Custom(handler)) => handler.columns(),

@@ -104,7 +104,7 @@ impl BodyPieces {
     /// first piece is full.
     const FIRST: usize = 16 << 10;
     /// Largest capacity of a piece of a body whose length is not known, in bytes.
-    const LARGEST: usize = 256 << 10;
+    const MAX_CAPACITY: usize = 256 << 10;
 
     fn new(announced: Option<usize>) -> Self {
         Self {
@@ -134,7 +134,7 @@ impl BodyPieces {
             (Some(n), 0) => n.clamp(1, Self::FIRST),
             (None, 0) => Self::FIRST,
             (Some(n), length) if n > length => n,
-            (_, length) => length.clamp(Self::FIRST, Self::LARGEST),
+            (_, length) => length.clamp(Self::FIRST, Self::MAX_CAPACITY),
         };
         let mut piece = Vec::with_capacity(capacity);
         if capacity > self.length {

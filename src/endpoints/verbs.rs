@@ -70,7 +70,7 @@ impl Reply {
         Self {
             negotiated,
             // Resolved here because the call itself moves into the task of the write.
-            resource: call.shown(),
+            resource: call.response_resource(),
             headers: call.parts.headers.clone(),
             query: call.query.clone(),
             budget: call.store().budget().cloned(),

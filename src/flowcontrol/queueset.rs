@@ -13,15 +13,15 @@
 //! requests and held seats, and a step for each queue that is [skipped](QueueSet::holding_back_if); removing
 //! a waiting request in the middle of its queue is constant.
 
-mod accounts;
 mod dispatch;
 mod inspect;
 mod queue;
 mod requests;
+mod stats;
 
-pub(crate) use accounts::{Account, Totals};
 pub(crate) use inspect::{QueueDigest, Waiting};
 pub(crate) use requests::Id;
+pub(crate) use stats::{FlowSchemaStats, Totals};
 
 use super::integrator::{Integrator, Observed};
 use super::seat_seconds::SeatSeconds;
@@ -105,7 +105,7 @@ pub(crate) struct QueueSet<T> {
     /// Seats used or waited for in queues.
     queued_seats: u64,
     totals: Totals,
-    accounts: Vec<Account>,
+    accounts: Vec<FlowSchemaStats>,
     demand: Integrator,
 }
 
@@ -192,7 +192,7 @@ impl<T> QueueSet<T> {
     ) -> Result<Started, Rejected> {
         self.sync(now);
         let needed = (account as usize + 1).max(self.accounts.len());
-        self.accounts.resize(needed, Account::default());
+        self.accounts.resize(needed, FlowSchemaStats::default());
         // The account must exist before anything below counts in it.
         let Queuing::Queues { dealer, length_limit } = self.queuing else {
             // One at a time: taking more seats back than needed would only harm others.

@@ -9,7 +9,6 @@ use super::admit::{self, Mutated};
 use super::meta;
 use super::store::Store;
 use super::strategy::{Change, Context, Outcome};
-use super::update::parse_version;
 use super::write::{ResultObject, WriteOptions};
 use super::{dry_run, errors, size_fallback};
 use crate::admission::Operation;
@@ -142,7 +141,7 @@ async fn checked(
 ) -> Result<std::result::Result<ResultObject, Status>> {
     let resource = &store.resource;
     let bare;
-    let object = match parse_version(object.resource_version()) {
+    let object = match meta::parse_version(object.resource_version()) {
         Err(_) | Ok(0) if !cx.dry_run && !object.resource_version().is_empty() => {
             // An unparsable or zero resourceVersion counts as unset.
             bare = unversioned(object.clone());

@@ -6,6 +6,7 @@ use super::store::Store;
 use super::strategy::{Change, Context, NameRule, UpdateOrder};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::validation::meta::{MetaRules, validate_object_meta, validate_object_meta_update};
 use crate::apimachinery::validation::{
     name_is_canonical_ip, name_is_declared_subdomain, name_is_dns_label, name_is_dns_subdomain, name_is_dns1035_label,
@@ -16,6 +17,22 @@ use crate::interrupt::pause;
 use crate::request::Warnings;
 use crate::storage::Draft;
 use std::collections::HashSet;
+
+/// Parses a resourceVersion like Go's `ParseUint`.
+///
+/// # Errors
+/// 500 with Go's message.
+pub(crate) fn parse_version(text: &str) -> Result<u64> {
+    let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    let quoted = crate::apimachinery::field::quote(text);
+    if !digits {
+        return Err(Status::raw_error(format!(
+            "strconv.ParseUint: parsing {quoted}: invalid syntax"
+        )));
+    }
+    text.parse()
+        .map_err(|_| Status::raw_error(format!("strconv.ParseUint: parsing {quoted}: value out of range")))
+}
 
 /// Sets `apiVersion` and `kind` to those of the resource.
 pub(super) fn set_kind(resource: &Resource, object: &mut Value) {

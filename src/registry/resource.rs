@@ -162,6 +162,39 @@ pub(crate) trait Connect: Send + Sync + 'static {
 }
 
 /// Serves a subresource whose body is an object of its own kind (binding, finalize, approval, scale).
+///
+/// ```
+/// use async_trait::async_trait;
+/// use std::sync::Arc;
+/// use torana::apimachinery::status::Result;
+/// use torana::apimachinery::{Status, Value};
+/// use torana::json;
+/// use torana::sdk::{Context, Kind, Store, SubresourceHandler, Verbs};
+///
+/// /// Serves GET of `gadgets/size`.
+/// struct Size(Arc<Store>);
+///
+/// #[async_trait]
+/// impl SubresourceHandler for Size {
+///     async fn get(&self, cx: &Context, name: &str) -> Result<Value> {
+///         let gadget = self.0.get_value(&cx.namespace, name).await?;
+///         let metadata = json!({"name": name, "namespace": (cx.namespace)});
+///         Ok(json!({"apiVersion": "gadgets.example.com/v1", "kind": "Size", "metadata": metadata,
+///             "size": (gadget.at(&["spec", "size"]).as_i64())}))
+///     }
+///
+///     async fn create(&self, _: &Context, _: &str, _: Value) -> Result<Value> {
+///         Err(Status::method_not_supported(&self.0.resource().group_resource(), "create"))
+///     }
+///
+///     async fn update(&self, _: &Context, _: &str, _: Value) -> Result<Value> {
+///         Err(Status::method_not_supported(&self.0.resource().group_resource(), "update"))
+///     }
+/// }
+///
+/// let gadget = Kind::namespaced("Gadget", "gadgets", json!({"type": "object"}))
+///     .subresource("size", "Size", Verbs::GET, Size);
+/// ```
 #[async_trait]
 pub trait SubresourceHandler: Send + Sync + 'static {
     /// Sets defaults on a POSTed object.

@@ -17,6 +17,29 @@ use crate::tasks::compute;
 use std::sync::Arc;
 
 /// The verbs of one resource over its storage.
+///
+/// ```no_run
+/// use torana::json;
+/// use torana::sdk::{ApiServer, Context};
+///
+/// # async fn example(server: ApiServer) -> Result<(), Box<dyn std::error::Error>> {
+/// let gadgets = server.store("gadgets").ok_or("it is a kind of this server")?;
+/// let cx = Context::system("default");
+/// let gadget = json!({"apiVersion": "gadgets.example.com/v1", "kind": "Gadget",
+///     "metadata": {"name": "one"}, "spec": {"size": 3}});
+/// gadgets.create_value(&cx, gadget).await?;
+///
+/// // Read, changed and written again, until nothing has changed in between.
+/// let ready = |live: &torana::apimachinery::Value| {
+///     let mut gadget = live.clone();
+///     gadget.set(&["status", "phase"], "Ready");
+///     Ok(gadget)
+/// };
+/// gadgets.update_with(&cx, "one", "status", ready).await?;
+/// assert_eq!(gadgets.get_value("default", "one").await?.str_at(&["status", "phase"]), "Ready");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Store {
     pub(super) resource: Arc<Resource>,

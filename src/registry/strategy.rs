@@ -62,6 +62,29 @@ impl Context {
 /// [`validate_create`](Self::validate_create) → [`warnings`](Self::warnings) → validating admission → storage
 /// → `SideEffects::end`. Updates follow the same order with the old object as an extra argument. All methods
 /// are pure functions of their arguments; what is not goes into `SideEffects`.
+///
+/// ```
+/// use torana::apimachinery::{ErrorList, FieldError, FieldPath, Value};
+/// use torana::json;
+/// use torana::sdk::{Kind, Strategy};
+///
+/// struct NoteStrategy;
+///
+/// impl Strategy for NoteStrategy {
+///     fn validate_create(&self, note: &Value) -> ErrorList {
+///         let (text, mut errors) = (note.str_at(&["spec", "text"]), ErrorList::new());
+///         if text.trim().is_empty() {
+///             let path = FieldPath::new("spec").child("text");
+///             errors.push(FieldError::invalid(&path, text, "must hold a word"));
+///         }
+///         errors
+///     }
+/// }
+///
+/// let errors = NoteStrategy.validate_create(&json!({"spec": {"text": " "}}));
+/// assert_eq!(errors[0].to_string(), r#"spec.text: Invalid value: " ": must hold a word"#);
+/// let note = Kind::namespaced("Note", "notes", json!({"type": "object"})).strategy(NoteStrategy);
+/// ```
 pub trait Strategy: Send + Sync + 'static {
     /// The constants of the kind.
     fn rules(&self) -> Rules {

@@ -278,7 +278,7 @@ impl Update<'_> {
         let text = new.resource_version();
         let version = match text {
             "" => 0,
-            t => parse_version(t)?,
+            t => meta::parse_version(t)?,
         };
         if version == 0 {
             if !resource.unconditional_update {
@@ -333,22 +333,6 @@ fn goes_with(store: &Store, new: &Value, old: &Value) -> bool {
     // Of the stored object: no update shortens a grace period.
     let grace = old.at(&["metadata", "deletionGracePeriodSeconds"]).as_i64();
     old.is_being_deleted() && grace.unwrap_or(0) == 0 && new.finalizers().is_empty() && !store.holds_deletion(new)
-}
-
-/// Parses a resourceVersion like Go's `ParseUint`.
-///
-/// # Errors
-/// 500 with Go's message.
-pub(crate) fn parse_version(text: &str) -> Result<u64> {
-    let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    let quoted = crate::apimachinery::field::quote(text);
-    if !digits {
-        return Err(Status::raw_error(format!(
-            "strconv.ParseUint: parsing {quoted}: invalid syntax"
-        )));
-    }
-    text.parse()
-        .map_err(|_| Status::raw_error(format!("strconv.ParseUint: parsing {quoted}: value out of range")))
 }
 
 /// Restores the old managed fields if only their timestamps would change, so that the update becomes a no-op.

@@ -19,6 +19,15 @@ const PRIORITIES: Priorities = Priorities {
 };
 
 /// A group version and its kinds.
+///
+/// ```
+/// use torana::json;
+/// use torana::sdk::{ApiGroup, Kind};
+///
+/// let note = Kind::namespaced("Note", "notes", json!({"type": "object"}));
+/// let group = ApiGroup::new("notes.example.com", "v1", [note]).with_priorities(1500, 20);
+/// assert_eq!(group.group_version().to_string(), "notes.example.com/v1");
+/// ```
 pub struct ApiGroup {
     gv: GroupVersion,
     kinds: Vec<Kind>,

@@ -27,6 +27,29 @@ struct OwnSubresource {
 }
 
 /// A kind: names, schema and behaviour.
+///
+/// ```
+/// use torana::json;
+/// use torana::sdk::Kind;
+///
+/// let schema = json!({"type": "object", "required": ["spec"], "properties": {
+///     "spec": {
+///         "type": "object",
+///         "properties": {
+///             "min": {"type": "integer", "minimum": 0, "default": 0},
+///             "max": {"type": "integer", "default": 10},
+///         },
+///         "x-kubernetes-validations": [{"rule": "self.min <= self.max", "message": "min exceeds max"}],
+///     },
+///     "status": {"type": "object", "properties": {"used": {"type": "integer"}}},
+/// }});
+/// let range = Kind::namespaced("Range", "ranges", schema)
+///     .short_name("rg")
+///     .category("all")
+///     .status()
+///     .column("Max", "integer", "spec.max")
+///     .column("Used", "integer", "status.used");
+/// ```
 pub struct Kind {
     kind: &'static str,
     plural: &'static str,

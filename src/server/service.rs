@@ -20,6 +20,24 @@ use tower_http::catch_panic::CatchPanicLayer;
 
 /// A filter chain, and any layers around it, as a [`tower::Service`]. It is always ready and never fails:
 /// errors are responses. Clones share the chain.
+///
+/// A layer put around the service sees the requests of this program only, not those to the port:
+///
+/// ```no_run
+/// use torana::gateway::{Body, Gateway};
+/// use tower::{ServiceBuilder, ServiceExt as _};
+///
+/// # async fn ask(gateway: Gateway) -> Result<(), Box<dyn std::error::Error>> {
+/// let named = |mut request: http::Request<Body>| {
+///     request.headers_mut().insert("user-agent", http::HeaderValue::from_static("me"));
+///     request
+/// };
+/// let service = ServiceBuilder::new().map_request(named).service(gateway.service());
+/// let response = service.oneshot(http::Request::get("/version").body(Body::empty())?).await?;
+/// assert_eq!(response.status(), 200);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct GatewayService(Arc<dyn Handler>);
 

@@ -18,10 +18,10 @@ pub(crate) type Fields = Arc<[(Str, Str)]>;
 
 /// The extracted fields of one entry.
 #[derive(Debug, Default)]
-pub(crate) struct ExtractedFields(ArcSwapOption<Kept>);
+pub(crate) struct ExtractedFields(ArcSwapOption<Extractions>);
 
 #[derive(Debug)]
-struct Kept {
+struct Extractions {
     newest: (usize, Fields),
     /// Definitions change while watches of the former one still run: two do not displace each other.
     before: Option<(usize, Fields)>,
@@ -57,7 +57,7 @@ impl ExtractedFields {
         // A race between two extractors may lose one result, which is then extracted again.
         let before = self.0.load_full().map(|kept| kept.newest.clone());
         let newest = (extractor, fields.clone());
-        self.0.store(Some(Arc::new(Kept { newest, before })));
+        self.0.store(Some(Arc::new(Extractions { newest, before })));
         fields
     }
 }

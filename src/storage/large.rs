@@ -16,7 +16,7 @@ const LARGE: usize = 32 << 10;
 
 /// Mappings at most. The kernel allows a process 65,530 (`vm.max_map_count`), which threads and the allocator
 /// need as well.
-const MOST: usize = 16_384;
+const MAX_MAPPINGS: usize = 16_384;
 
 /// Mappings of this process, which is what the kernel's limit counts.
 static LIVE: AtomicUsize = AtomicUsize::new(0);
@@ -38,7 +38,7 @@ fn in_pages(parts: &[&[u8]], live: &'static AtomicUsize) -> Option<Bytes> {
     if length < LARGE {
         return None;
     }
-    let more = |n: usize| (n < MOST).then_some(n + 1);
+    let more = |n: usize| (n < MAX_MAPPINGS).then_some(n + 1);
     // Relaxed: only the number counts; nothing is published through it.
     live.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
     // Address space or the kernel's limit is used up; the allocator may still have room.
@@ -87,9 +87,9 @@ mod tests {
         assert_eq!(OWN.load(Ordering::Relaxed), 1, "a slice keeps the pages");
         drop(part);
         assert_eq!(OWN.load(Ordering::Relaxed), 0);
-        OWN.store(MOST, Ordering::Relaxed);
+        OWN.store(MAX_MAPPINGS, Ordering::Relaxed);
         assert!(in_pages(&parts, &OWN).is_none());
-        assert_eq!(OWN.load(Ordering::Relaxed), MOST);
+        assert_eq!(OWN.load(Ordering::Relaxed), MAX_MAPPINGS);
     }
 
     #[test]

@@ -13,6 +13,26 @@ use tokio::time::Instant;
 use crate::sync::Mutex;
 
 /// The tasks of one owner. Clones refer to the same group.
+///
+/// ```
+/// use std::time::Duration;
+/// use tokio::time::Instant;
+/// use torana::sdk::TaskGroup;
+///
+/// # #[tokio::main]
+/// # async fn main() -> Result<(), torana::sdk::Stragglers> {
+/// let tasks = TaskGroup::new("example");
+/// let stop = tasks.stop_signal().clone();
+/// tasks.spawn("finishes by itself", async move {
+///     stop.wait().await;
+///     // What it has begun is completed here.
+/// });
+/// tasks.spawn_until_stopped("is dropped", std::future::pending());
+/// assert_eq!(tasks.len(), 2);
+/// tasks.shutdown(Instant::now() + Duration::from_secs(5)).await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct TaskGroup(Arc<Inner>);
 

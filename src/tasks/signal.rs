@@ -5,6 +5,20 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 /// An event that fires once. Clones refer to the same event.
+///
+/// ```
+/// use torana::sdk::Signal;
+///
+/// # #[tokio::main]
+/// # async fn main() {
+/// let ready = Signal::new("ready");
+/// let (waiter, seen) = (ready.clone(), ready.clone());
+/// let task = tokio::spawn(async move { waiter.wait().await });
+/// assert!(!seen.fired());
+/// assert!(ready.fire());
+/// assert!(task.await.is_ok() && seen.fired());
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Signal(Arc<Inner>);
 

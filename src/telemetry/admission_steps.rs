@@ -33,7 +33,7 @@ struct Series {
 }
 
 /// Collects the summary: the `prometheus` crate has no summaries.
-struct Shown {
+struct FamilyCollector {
     desc: Desc,
     metrics: AdmissionStepMetrics,
 }
@@ -53,7 +53,7 @@ impl AdmissionStepMetrics {
         };
         let labels = LABELS.map(str::to_owned).to_vec();
         let desc = Desc::new(format!("{NAME}_summary"), help.to_owned(), labels, Default::default()).expect(VALID);
-        let shown = Shown {
+        let shown = FamilyCollector {
             desc,
             metrics: metrics.clone(),
         };
@@ -93,7 +93,7 @@ impl Series {
     }
 }
 
-impl Collector for Shown {
+impl Collector for FamilyCollector {
     fn desc(&self) -> Vec<&Desc> {
         vec![&self.desc]
     }

@@ -90,7 +90,7 @@ struct Inner {
     shown: Mutex<Vec<Metric>>,
 }
 
-struct Shown(Arc<Inner>);
+struct FamilyCollector(Arc<Inner>);
 
 impl TimedFamily {
     /// Registers a family.
@@ -101,7 +101,7 @@ impl TimedFamily {
             desc,
             shown: Mutex::default(),
         });
-        r.register(Box::new(Shown(inner.clone()))).expect(VALID);
+        r.register(Box::new(FamilyCollector(inner.clone()))).expect(VALID);
         Self(inner)
     }
 
@@ -123,7 +123,7 @@ impl TimedFamily {
     }
 }
 
-impl Collector for Shown {
+impl Collector for FamilyCollector {
     fn desc(&self) -> Vec<&Desc> {
         vec![&self.0.desc]
     }

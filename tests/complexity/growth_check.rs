@@ -4,7 +4,7 @@ use crate::meter::{Cost, settle};
 use std::time::Duration;
 
 /// A doubling of the input that multiplies the cost by more than this is a finding.
-const MOST: f64 = 3.0;
+const MAX_RATIO: f64 = 3.0;
 /// A cost of more than this times the linear extrapolation is measured again. In an unoptimised build a few
 /// comparisons per pair cost as much as decoding and encoding an element, so a quadratic part adds only about
 /// half at a thousand elements.
@@ -16,10 +16,10 @@ const PEAK_FLOOR: usize = 1 << 20;
 /// encoding take about twenty bytes per byte, and allocations of background controllers are measured as well.
 const PEAK_SMALL: usize = 32;
 /// The longest body that the gateway accepts, in bytes.
-pub(crate) const LONGEST: usize = 3 << 20;
+pub(crate) const MAX_BODY: usize = 3 << 20;
 /// The budget of a request: a constant plus an amount per byte sent; CPU time of an unoptimised build.
-const CPU_MOST: (Duration, Duration) = (Duration::from_millis(500), Duration::from_micros(20));
-const PEAK_MOST: (usize, usize) = (16 << 20, 256);
+const CPU_BUDGET: (Duration, Duration) = (Duration::from_millis(500), Duration::from_micros(20));
+const PEAK_BUDGET: (usize, usize) = (16 << 20, 256);
 
 /// The measurement of one request.
 #[derive(Clone, Copy, Debug)]
@@ -156,7 +156,7 @@ fn confirm(run: &dyn Fn(usize) -> Option<Sample>, from: usize) -> Option<Finding
     let mut n = from;
     let mut before = steady(run, n)?;
     let mut calm = 0;
-    while before.sent < LONGEST / 2 {
+    while before.sent < MAX_BODY / 2 {
         n *= 2;
         let mut after = steady(run, n)?;
         // Controllers that react to a write (status of definitions, the APIServices of a thousand versions,
@@ -192,10 +192,10 @@ fn over_budget(before: &Sample, after: &Sample, n: usize) -> Option<Finding> {
     let sent = u32::try_from(after.sent).unwrap_or(u32::MAX);
     let (cpu, peak) = ratios(before, after);
     let finding = |what, ratio| Some(Finding::of((before, after), n, what, ratio));
-    if after.cost.cpu > CPU_MOST.0 + CPU_MOST.1 * sent {
+    if after.cost.cpu > CPU_BUDGET.0 + CPU_BUDGET.1 * sent {
         return finding("more CPU time than a request may take,", cpu);
     }
-    if after.cost.peak > PEAK_MOST.0 + PEAK_MOST.1 * after.sent {
+    if after.cost.peak > PEAK_BUDGET.0 + PEAK_BUDGET.1 * after.sent {
         return finding("more memory than a request may take,", peak);
     }
     None
@@ -210,7 +210,7 @@ fn compare(before: &Sample, after: &Sample, n: usize) -> Option<Finding> {
     }
     // The body may grow by more than a factor of two, for example with numbers whose digits also double.
     let linear = after.sent as f64 / before.sent.max(1) as f64 / 2.0;
-    let most = MOST * linear.max(1.0);
+    let most = MAX_RATIO * linear.max(1.0);
     if cpu > most && after.cost.cpu > CPU_FLOOR {
         return finding("CPU time", cpu);
     }

@@ -24,9 +24,9 @@ impl fmt::Display for Difference {
 }
 
 fn short(v: &Value) -> String {
-    const MOST: usize = 300;
+    const MAX_CHARS: usize = 300;
     let text = v.to_string();
-    match text.char_indices().nth(MOST) {
+    match text.char_indices().nth(MAX_CHARS) {
         Some((end, _)) => format!("{}… ({} bytes)", &text[..end], text.len()),
         None => text,
     }

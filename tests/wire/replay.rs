@@ -29,16 +29,16 @@ impl Verdict<'_> {
 
     /// The failed steps with their differences, as text.
     pub(crate) fn failures(&self) -> String {
-        const MOST: usize = 12;
+        const MAX_DIFFERENCES: usize = 12;
         let case = &self.recording.case;
         let mut out = String::new();
         for (step, differences) in case.steps.iter().zip(&self.steps).filter(|(_, d)| !d.is_empty()) {
             out += &format!("FAIL {} step {}: {step}\n", case.id(), step.id);
-            for difference in differences.iter().take(MOST) {
+            for difference in differences.iter().take(MAX_DIFFERENCES) {
                 out += &format!("     {difference}\n");
             }
-            if differences.len() > MOST {
-                out += &format!("     and {} more\n", differences.len() - MOST);
+            if differences.len() > MAX_DIFFERENCES {
+                out += &format!("     and {} more\n", differences.len() - MAX_DIFFERENCES);
             }
         }
         out

@@ -30,6 +30,41 @@ pub use overlay::{OverlayError, overlay};
 use super::value::Value;
 
 /// A node of a schema, reduced to what server-side apply needs.
+///
+/// Objects without a schema:
+///
+/// ```
+/// use torana_apimachinery::Value;
+/// use torana_apimachinery::apply::{ApplySchema, Member, Shape, overlay};
+/// use torana_apimachinery::json;
+///
+/// #[derive(Clone, Copy)]
+/// struct Untyped;
+///
+/// impl ApplySchema for Untyped {
+///     fn shape(self) -> Shape<Self> {
+///         Shape::Deduced
+///     }
+///     fn member(self, _: &str) -> Option<Member<Self>> {
+///         Some(Member { schema: self, declared: false })
+///     }
+///     fn key(&self, _: usize) -> Option<&str> {
+///         None
+///     }
+///     fn key_default(self, _: &str) -> Option<Value> {
+///         None
+///     }
+///     fn empty(self) -> Value {
+///         Value::object()
+///     }
+/// }
+///
+/// # fn main() -> Result<(), torana_apimachinery::apply::OverlayError> {
+/// let merged = overlay(Untyped, &json!({"spec": {"a": 1}}), &json!({"spec": {"b": 2}}))?;
+/// assert_eq!(merged, json!({"spec": {"a": 1, "b": 2}}));
+/// # Ok(())
+/// # }
+/// ```
 pub trait ApplySchema: Copy {
     /// The structure and ownership rule of values of this type.
     fn shape(self) -> Shape<Self>;

@@ -24,6 +24,14 @@ const MAX_VALUE: usize = 16 * 1024;
 const MAX_DETAIL: usize = 32 * 1024;
 
 /// A path to a field: `spec.ports[0].name`, `metadata.labels[a/b]`.
+///
+/// ```
+/// use torana_apimachinery::FieldPath;
+///
+/// let ports = FieldPath::new("spec").child("ports");
+/// assert_eq!(ports.index(0).child("name").to_string(), "spec.ports[0].name");
+/// assert_eq!(FieldPath::new("metadata").child("labels").key("a/b").as_str(), "metadata.labels[a/b]");
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldPath(Str);
 

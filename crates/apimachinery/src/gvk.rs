@@ -4,6 +4,18 @@ use super::value::Str;
 use std::fmt;
 
 /// An API group and one of its versions. The core group is the empty string.
+///
+/// ```
+/// use torana_apimachinery::{GroupVersion, GroupVersionResource};
+///
+/// let apps = GroupVersion::parse("apps/v1").expect("at most one slash");
+/// assert_eq!(apps.path(), "/apis/apps/v1");
+/// assert_eq!(GroupVersion::new("", "v1").path(), "/api/v1");
+/// assert_eq!(apps.with_kind("Deployment").to_string(), "apps/v1, Kind=Deployment");
+///
+/// let deployments = GroupVersionResource::new("apps", "v1", "deployments");
+/// assert_eq!(deployments.group_resource().to_string(), "deployments.apps");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct GroupVersion {
     /// The group, empty for core.

@@ -12,6 +12,24 @@ mod reads;
 use super::value::{Str, Value};
 
 /// A parsed path, as in `additionalPrinterColumns` of custom resources.
+///
+/// ```
+/// use torana_apimachinery::jsonpath::{Found, JsonPath};
+/// use torana_apimachinery::{Value, json};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let pod = json!({"status": {"conditions": [
+///     {"type": "Ready", "status": "True"}, {"type": "Initialized", "status": "False"}]}});
+///
+/// let ready = JsonPath::parse(r#".status.conditions[?(@.type=="Ready")].status"#)?;
+/// let found = ready.first(&pod)?.and_then(Found::value);
+/// assert_eq!(found.and_then(Value::as_str), Some("True"));
+///
+/// let types = JsonPath::parse(".status.conditions[*].type")?;
+/// assert_eq!(types.find(&pod)?.len(), 2);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct JsonPath {
     /// More than one only if the text itself contains braces, such as `.a}{.b`.

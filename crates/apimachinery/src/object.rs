@@ -4,6 +4,19 @@ use super::gvk::GroupVersionKind;
 use super::value::Value;
 
 /// Reads and writes `apiVersion`, `kind` and `metadata` of an object tree. Absent strings read as `""`.
+///
+/// ```
+/// use torana_apimachinery::{ObjectView, json};
+///
+/// let mut object = json!({"apiVersion": "apps/v1", "kind": "Deployment",
+///     "metadata": {"name": "web", "labels": {"app": "shop"}}});
+/// assert_eq!(object.gvk().to_string(), "apps/v1, Kind=Deployment");
+/// assert_eq!((object.name(), object.namespace()), ("web", ""));
+/// assert_eq!(object.label("app"), Some("shop"));
+///
+/// object.set_meta("finalizers", vec!["example.com/cleanup"]);
+/// assert_eq!(object.finalizers(), ["example.com/cleanup"]);
+/// ```
 pub trait ObjectView {
     /// `apiVersion`
     fn api_version(&self) -> &str;

@@ -28,6 +28,21 @@ pub enum Format {
 }
 
 /// A number and the format it was written in.
+///
+/// ```
+/// use torana_apimachinery::quantity::{Quantity, canonicalize};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let memory = Quantity::parse("1.5Gi")?;
+/// assert_eq!((memory.value(), memory.to_string()), (1_610_612_736, "1536Mi".to_owned()));
+///
+/// let cpu: Quantity = "250m".parse()?;
+/// assert!(cpu < Quantity::from_i64(1));
+/// assert_eq!(cpu.plus(Quantity::parse("1750m")?).to_string(), "2");
+/// assert_eq!(canonicalize("1024Mi")?, "1Gi");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Quantity {
     /// Saturates at the bounds of `i128`.

@@ -9,6 +9,19 @@ use super::gvk::GroupResource;
 use super::value::{Map, Value};
 
 /// An API error (or, rarely, success) response. Every API verb returns it as its error type.
+///
+/// ```
+/// use torana_apimachinery::{GroupResource, Status};
+///
+/// let status = Status::not_found(&GroupResource::new("apps", "deployments"), "web");
+/// assert_eq!((status.code, status.reason), (404, "NotFound"));
+/// assert_eq!(status.to_string(), r#"deployments.apps "web" not found"#);
+///
+/// // As clients receive it.
+/// let object = status.to_value();
+/// assert_eq!(object.str_at(&["kind"]), "Status");
+/// assert_eq!(object.str_at(&["details", "name"]), "web");
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Status {
     /// HTTP status code.

@@ -2,6 +2,18 @@
 //! package.
 //!
 //! All functions but [`now`] take the time as an argument, so tests need no clock.
+//!
+//! ```
+//! use torana_apimachinery::time::{self, go_duration, parse_duration};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let at = time::parse("2024-02-29T23:30:00.123456789+01:00")?;
+//! assert_eq!(time::format(at), "2024-02-29T22:30:00Z");
+//! assert_eq!(time::format_micro(at), "2024-02-29T22:30:00.123456Z");
+//! assert_eq!(go_duration(parse_duration("90s")?), "1m30s");
+//! # Ok(())
+//! # }
+//! ```
 
 use std::ops::RangeInclusive;
 use std::time::Duration;

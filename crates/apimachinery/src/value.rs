@@ -18,6 +18,20 @@ pub type Str = CompactString;
 
 /// A JSON value with Kubernetes' number rules: an integer literal that fits `i64` is an integer, any other
 /// number a float.
+///
+/// ```
+/// use torana_apimachinery::{Value, json};
+///
+/// let mut pod = json!({"metadata": {"name": "web"}, "spec": {"replicas": 3}});
+/// assert_eq!(pod.at(&["spec", "replicas"]).as_i64(), Some(3));
+/// // What is absent reads as null, or as the empty string.
+/// assert!(pod.at(&["status", "phase"]).is_null());
+/// assert_eq!(pod.str_at(&["metadata", "namespace"]), "");
+///
+/// pod.set(&["metadata", "labels", "app"], "web");
+/// assert_eq!(pod.at(&["metadata", "labels"]), &json!({"app": "web"}));
+/// assert_eq!(pod.unset(&["metadata", "labels", "app"]), Some(Value::from("web")));
+/// ```
 #[derive(Clone, PartialEq, Default)]
 pub enum Value {
     /// JSON `null`.
@@ -226,6 +240,12 @@ impl Hash for Value {
 
 /// Builds a [`Value`] with the syntax of `serde_json::json!`. It converts through `serde_json`, so keep it
 /// off hot paths.
+///
+/// ```
+/// let (name, ports) = ("web", vec![80, 443]);
+/// let service = torana_apimachinery::json!({"metadata": {"name": name}, "spec": {"ports": ports}});
+/// assert_eq!(service.at(&["spec", "ports"]).items().len(), 2);
+/// ```
 #[macro_export]
 macro_rules! json {
     ($($t:tt)*) => { $crate::Value::from($crate::value::__serde_json::json!($($t)*)) };

@@ -13,6 +13,20 @@ const START: u64 = 5;
 /// A cost limit that several evaluations share. Start with [`Budget::quick`] on a thread that must not be
 /// blocked, and repeat the evaluations with [`Budget::full`] on another one if they turn out to be
 /// [`Exceeded::Costly`].
+///
+/// ```
+/// use torana_cel::{Budget, Environment, Exceeded, Variable};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let program = Environment::default().compile("lists.range(1000).all(i, i >= 0)")?;
+/// let nothing: [Variable<'_>; 0] = [];
+/// let quick = Budget::quick().evaluate(&program, &nothing);
+/// assert!(quick.is_err_and(|why| why == Exceeded::Costly));
+/// // Once more, on a thread that may be blocked.
+/// assert!(Budget::full().evaluate(&program, &nothing).is_ok());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Budget {
     /// The cost that is left for all evaluations; `None` if each has [`EACH`].

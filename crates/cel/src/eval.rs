@@ -201,7 +201,7 @@ impl<'p, 'a> Machine<'p, 'a> {
                 (v, true) => {
                     return error(format!(
                         "cannot initialize optional entry '{name}' from non-optional value {}",
-                        library::shown(&v)
+                        library::format_value(&v)
                     ));
                 }
             }
@@ -285,8 +285,10 @@ impl<'p, 'a> Machine<'p, 'a> {
         match found? {
             found if optional => Ok(wrap(found)),
             Some(v) => Ok(v),
-            None if matches!(of, Val::List(_)) => error(format!("index out of bounds: {}", library::shown(&index))),
-            None => error(format!("no such key: {}", library::shown(&index))),
+            None if matches!(of, Val::List(_)) => {
+                error(format!("index out of bounds: {}", library::format_value(&index)))
+            }
+            None => error(format!("no such key: {}", library::format_value(&index))),
         }
     }
 
@@ -396,7 +398,7 @@ impl<'p, 'a> Machine<'p, 'a> {
                 (v, false) => out.push(v),
                 (Val::Optional(v), true) => out.extend(v.map(|v| v.as_ref().clone())),
                 (v, true) => {
-                    let v = library::shown(&v);
+                    let v = library::format_value(&v);
                     return error(format!(
                         "cannot initialize optional list element from non-optional value {v}"
                     ));
@@ -417,7 +419,7 @@ impl<'p, 'a> Machine<'p, 'a> {
                 (Val::Optional(Some(v)), true) => v.as_ref().clone(),
                 (Val::Optional(None), true) => continue,
                 (v, true) => {
-                    let (key, v) = (library::shown(&key), library::shown(&v));
+                    let (key, v) = (library::format_value(&key), library::format_value(&v));
                     return error(format!(
                         "cannot initialize optional entry '{key}' from non-optional value {v}"
                     ));

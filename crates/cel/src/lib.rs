@@ -69,6 +69,28 @@ use std::sync::Arc;
 
 /// The variables and types that expressions may name. Copies share their declarations: environments that
 /// differ in a few of many variables cost only the difference.
+///
+/// ```
+/// use torana_apimachinery::json;
+/// use torana_cel::{Environment, Schema, Type, Val, Variable};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let mut env = Environment::default();
+/// // An object without a schema, and a number.
+/// env.declare("object", Schema::any());
+/// env.declare("limit", Schema::scalar(Type::Int, 1));
+/// let program = env.compile("object.spec.replicas <= limit")?;
+/// assert!(program.reads("limit"));
+///
+/// let (object, schema) = (json!({"spec": {"replicas": 3}}), Schema::any());
+/// let variables = [
+///     Variable { name: "object", value: Val::of(&object, &schema)? },
+///     Variable { name: "limit", value: Val::from(5_i64) },
+/// ];
+/// assert_eq!(program.evaluate(&variables, 1_000).value?.as_bool(), Some(true));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Environment {
     variables: imbl::HashMap<Arc<str>, Schema>,
@@ -214,6 +236,17 @@ impl Environment {
 
     /// Compiles an expression that must have a certain type.
     ///
+    /// ```
+    /// use torana_cel::{Environment, Schema, Type};
+    ///
+    /// let mut env = Environment::default();
+    /// let size = || Schema::scalar(Type::Int, 1);
+    /// env.declare("self", Schema::record("Range", vec![("min", size()), ("max", size())]));
+    /// assert!(env.compile_typed("self.min <= self.max", |of| *of == Type::Bool).is_ok());
+    /// let wrong = env.compile_typed("self.max - self.min", |of| *of == Type::Bool);
+    /// assert_eq!(wrong.expect_err("it is a number").to_string(), "unexpected type int");
+    /// ```
+    ///
     /// # Errors
     /// See [`Unusable`].
     pub fn compile_typed(&self, source: &str, accepts: impl FnOnce(&Type) -> bool) -> Result<Program, Unusable> {
@@ -231,6 +264,17 @@ impl Environment {
     }
 
     /// Parses and checks an expression.
+    ///
+    /// ```
+    /// use torana_cel::{Environment, Schema, Type};
+    ///
+    /// let mut env = Environment::default();
+    /// env.declare("name", Schema::scalar(Type::String, 63));
+    /// let issues = env.compile("name > 3").expect_err("a string is not a number");
+    /// let issue = issues.iter().next().expect("at least one");
+    /// assert_eq!(issue.line, 1);
+    /// assert_eq!(issue.message, "found no matching overload for '_>_' applied to '(string, int)'");
+    /// ```
     ///
     /// # Errors
     /// [`Issues`]: the errors in the expression.
@@ -279,6 +323,18 @@ impl Program {
     }
 
     /// Evaluates the expression. An evaluation that would cost more than `limit` ends with [`Fail::Cost`].
+    ///
+    /// ```
+    /// use torana_cel::{Environment, Fail, Variable};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let program = Environment::default().compile("lists.range(300).all(i, i >= 0)")?;
+    /// let nothing: [Variable<'_>; 0] = [];
+    /// assert_eq!(program.evaluate(&nothing, 1_000_000).value?.as_bool(), Some(true));
+    /// assert!(program.evaluate(&nothing, 100).value.is_err_and(|why| why == Fail::Cost));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn evaluate<'a>(&'a self, activation: &dyn Activation<'a>, limit: u64) -> Outcome<'a> {
         self.evaluate_within(activation, limit, &PatternBudget::full())
     }

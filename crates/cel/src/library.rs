@@ -19,7 +19,7 @@ mod times;
 mod url;
 
 pub(crate) use lists::sum_of;
-pub(crate) use standard::{element, key, no_index, shown};
+pub(crate) use standard::{element, format_value, key, no_index};
 
 use crate::Environment;
 use crate::types::Type;

@@ -52,7 +52,7 @@ fn evaluate(source: &str) -> String {
         .value
     {
         Ok(Val::Bool(b)) => b.to_string(),
-        Ok(v) => library::shown(&v),
+        Ok(v) => library::format_value(&v),
         Err(Fail::Error(message)) => format!("error: {message}"),
         Err(Fail::Cost) => "cost".to_owned(),
     }
@@ -371,7 +371,7 @@ fn json_is_read_as_go_reads_it_and_its_keys_may_be_escaped() {
         };
         let outcome = program.evaluate(&[value("claims", &claims), value("extra", &extra)], 1_000);
         let shown = match outcome.value {
-            Ok(v) => library::shown(&v),
+            Ok(v) => library::format_value(&v),
             Err(why) => why.to_string(),
         };
         assert!(shown.starts_with(wanted), "{source}: {shown}");

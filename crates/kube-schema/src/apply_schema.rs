@@ -9,6 +9,25 @@ use torana_apimachinery::codec::json;
 
 /// A position in the schema. List and map semantics come from the field that holds a value, so the field is
 /// kept rather than only its type.
+///
+/// ```
+/// use torana_apimachinery::apply::{ApplyRequest, FieldSet, Writer, apply};
+/// use torana_apimachinery::json;
+/// use torana_kube_schema::apply_schema::ApplyType;
+/// use torana_kube_schema::by_gvk;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let schema = ApplyType::Root(by_gvk("", "v1", "ConfigMap").expect("a built-in kind"));
+/// let config = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "v"}});
+/// let (reset, now) = (FieldSet::new(), "2026-01-01T00:00:00Z");
+/// let writer = Writer { manager: "deploy", subresource: "", api_version: "v1", now };
+/// let applied = apply(schema, None, &config, &ApplyRequest { writer, force: false, reset: &reset })?;
+///
+/// let owned = applied.object.at(&["metadata", "managedFields"]).items()[0].get("fieldsV1");
+/// assert!(owned.at(&["f:data", "f:k"]).as_object().is_some());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ApplyType {
     /// The root of a document.

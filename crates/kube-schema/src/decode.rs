@@ -56,6 +56,26 @@ impl From<OverBudget> for DecodeError {
 /// [`StrictErrors`] keeps, sorted by key at each level; [`sort_by_document_order`] merges them with the JSON
 /// codec's duplicate-key findings in upstream's order. The caller applies `fieldValidation` to them.
 ///
+/// ```
+/// use torana_apimachinery::json;
+/// use torana_kube_schema::by_gvk;
+/// use torana_kube_schema::decode::{DecodeError, normalize};
+///
+/// # fn main() -> Result<(), DecodeError> {
+/// let namespace = by_gvk("", "v1", "Namespace").expect("a built-in kind");
+/// let mut object = json!({"metadata": {"name": "a", "creationTimestamp": null}, "sepc": {}});
+/// assert_eq!(normalize(namespace, &mut object)?, [r#"unknown field "sepc""#]);
+/// // Undeclared and empty members are gone, those that Go always writes are there.
+/// assert_eq!(object, json!({"metadata": {"name": "a"}, "spec": {}, "status": {}}));
+///
+/// let pod = by_gvk("", "v1", "Pod").expect("a built-in kind");
+/// let wrong = normalize(pod, &mut json!({"metadata": "x"}));
+/// let why = "json: cannot unmarshal string into Go struct field Pod.metadata of type v1.ObjectMeta";
+/// assert_eq!(wrong, Err(DecodeError(why.to_owned())));
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # Errors
 /// The first value that a type with its own parser refuses (a quantity, a time), else the first value of a
 /// wrong type, with `encoding/json`'s message. `v` is then partially rewritten.

@@ -45,6 +45,15 @@ pub fn encode_as(shape: Shape, value: &Value, out: &mut Vec<u8>) {
 }
 
 /// Encodes a document compactly.
+///
+/// ```
+/// use torana_apimachinery::json;
+/// use torana_kube_schema::json::to_vec;
+///
+/// let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "spec": {}, "metadata": {"name": "a"}});
+/// let text = r#"{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"a"},"spec":{}}"#;
+/// assert_eq!(to_vec(&namespace), text.as_bytes());
+/// ```
 pub fn to_vec(document: &Value) -> Vec<u8> {
     let mut out = Vec::with_capacity(512);
     encode(document, &mut out);

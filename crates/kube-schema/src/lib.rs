@@ -36,6 +36,17 @@ mod table;
 
 /// A definition: an object type with fields, or a scalar that has its own OpenAPI definition (`Time`,
 /// `Quantity`).
+///
+/// ```
+/// use torana_kube_schema::{ListType, by_gvk};
+///
+/// let pod = by_gvk("", "v1", "Pod").expect("a built-in kind");
+/// let spec = pod.field("spec").and_then(|field| field.ty.struct_def()).expect("an object");
+/// let containers = spec.field("containers").expect("a declared field");
+/// assert!(containers.required);
+/// assert_eq!(containers.list, ListType::Map(&["name"]));
+/// assert_eq!(containers.merge_key, Some("name"));
+/// ```
 #[derive(Debug)]
 pub struct TypeDef {
     /// The OpenAPI definition name: `io.k8s.api.core.v1.Pod`.

@@ -61,6 +61,15 @@ pub enum Dialect {
 }
 
 /// The inflated descriptions (about 1 MB), held while documents are being built.
+///
+/// ```
+/// use torana_kube_schema::openapi::{Components, Dialect, closure};
+///
+/// // A ConfigMap, and all that it refers to.
+/// let names = closure(["io.k8s.api.core.v1.ConfigMap"]);
+/// let schemas = Components::load().schemas(Dialect::V3, &names, &[("", "v1")]);
+/// assert!(schemas.contains_key("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"));
+/// ```
 #[derive(Debug)]
 pub struct Components {
     text: String,
@@ -71,6 +80,14 @@ pub struct Components {
 /// The v3 schema of one definition, or `None` if it does not exist.
 ///
 /// Inflates all descriptions on each call; use [`Components`] to build a whole document.
+///
+/// ```
+/// use torana_kube_schema::openapi::component;
+///
+/// let schema = component("io.k8s.api.core.v1.ConfigMap").expect("a built-in type");
+/// assert_eq!(schema.str_at(&["properties", "data", "type"]), "object");
+/// assert!(schema.str_at(&["description"]).starts_with("ConfigMap holds configuration data"));
+/// ```
 pub fn component(name: &str) -> Option<Value> {
     Some(Components::load().schema(Dialect::V3, by_name(name)?, &[]))
 }

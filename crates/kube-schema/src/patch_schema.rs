@@ -5,6 +5,23 @@ use super::{Field, FreeForm, PatchStrategy, Ty, TypeDef};
 use torana_apimachinery::patch::strategic::{FieldPatch, PatchSchema};
 
 /// The schema at the patch's current position.
+///
+/// ```
+/// use torana_apimachinery::json;
+/// use torana_apimachinery::patch::strategic;
+/// use torana_kube_schema::by_gvk;
+/// use torana_kube_schema::patch_schema::PatchType;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let pod = PatchType::Def(by_gvk("", "v1", "Pod").expect("a built-in kind"));
+/// let mut object = json!({"spec": {"containers": [{"name": "a", "image": "a:1", "tty": true}]}});
+/// let (patch, _) = strategic::decode(br#"{"spec": {"containers": [{"name": "a", "image": "a:2"}]}}"#)?;
+/// strategic::apply(&mut object, patch, pod)?;
+/// // Containers are merged by name.
+/// assert_eq!(object, json!({"spec": {"containers": [{"name": "a", "image": "a:2", "tty": true}]}}));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub enum PatchType {
     /// An object with declared fields.

@@ -39,6 +39,23 @@ pub fn definition(api_version: &str, kind: &str) -> Option<&'static TypeDef> {
 }
 
 /// Encodes an object in its `runtime.Unknown` envelope. `None` if the kind has no protobuf definition.
+///
+/// ```
+/// use torana_apimachinery::codec::protobuf::open;
+/// use torana_apimachinery::json;
+/// use torana_kube_schema::protobuf::{decode, definition, encode};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"k": "v"},
+///     "metadata": {"name": "a", "namespace": "d", "creationTimestamp": "1970-01-01T00:00:07Z"}});
+/// let bytes = encode(&object).expect("a built-in kind");
+///
+/// let message = open(&bytes)?;
+/// let def = definition(&message.api_version, &message.kind).expect("a built-in kind");
+/// assert_eq!(decode(def, &message.api_version, &message.kind, message.raw)?, object);
+/// # Ok(())
+/// # }
+/// ```
 pub fn encode(object: &Value) -> Option<Vec<u8>> {
     let (api_version, kind) = (object.str_at(&["apiVersion"]), object.str_at(&["kind"]));
     let def = definition(api_version, kind)?;

@@ -48,9 +48,9 @@ struct Quota {
     object: Value,
 }
 
-/// How fresh quotas are read.
+/// The consistency of a read of quotas.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Freshness {
+enum ReadConsistency {
     Cached,
     Latest,
 }
@@ -62,10 +62,10 @@ impl ResourceQuota {
         Self { cluster, config }
     }
 
-    async fn quotas(&self, namespace: &str, freshness: Freshness) -> Result<Vec<Quota>> {
+    async fn quotas(&self, namespace: &str, freshness: ReadConsistency) -> Result<Vec<Quota>> {
         let entries = match freshness {
-            Freshness::Cached => self.cluster.list_entries("", "resourcequotas", namespace).await?,
-            Freshness::Latest => {
+            ReadConsistency::Cached => self.cluster.list_entries("", "resourcequotas", namespace).await?,
+            ReadConsistency::Latest => {
                 let storage = self.cluster.storage("", "resourcequotas")?;
                 let listed = storage.list(ListOptions::latest(namespace)).await;
                 listed.map_err(Status::internal)?.entries
@@ -99,7 +99,7 @@ impl ResourceQuota {
             old: attributes.old_object.as_deref(),
         };
         let until = Instant::now() + RETRY_TIME_LIMIT;
-        let mut freshness = Freshness::Cached;
+        let mut freshness = ReadConsistency::Cached;
         let mut quotas = self.quotas(&attributes.namespace, freshness).await?;
         loop {
             // The common case: nothing is decoded or evaluated for namespaces without quotas.
@@ -109,8 +109,8 @@ impl ResourceQuota {
             let objects: Vec<&Value> = quotas.iter().map(|q| &q.object).collect();
             let charges = match evaluate(&objects, &write, evaluator, &self.config.limited) {
                 Ok(charges) => charges,
-                Err(Rejection::Forbidden(_)) if freshness == Freshness::Cached => {
-                    freshness = Freshness::Latest;
+                Err(Rejection::Forbidden(_)) if freshness == ReadConsistency::Cached => {
+                    freshness = ReadConsistency::Latest;
                     quotas = self.quotas(&attributes.namespace, freshness).await?;
                     continue;
                 }
@@ -122,7 +122,7 @@ impl ResourceQuota {
                 return Ok(());
             }
             let mut missed: Vec<Box<str>> = Vec::new();
-            freshness = Freshness::Latest;
+            freshness = ReadConsistency::Latest;
             // One after the other. If one fails the others stay charged, which the controller's recount repairs;
             // undoing them could race with it.
             for (quota, used) in quotas.iter().zip(&charges) {

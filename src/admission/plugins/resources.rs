@@ -176,7 +176,7 @@ mod tests {
     use super::*;
     use crate::json;
 
-    fn shown(list: &List<'_>) -> String {
+    fn format_list(list: &List<'_>) -> String {
         let each: Vec<String> = list.iter().map(|(k, v)| format!("{k}={v}")).collect();
         each.join(",")
     }
@@ -194,15 +194,15 @@ mod tests {
             "initContainers": [(container("i", "2")), (sidecar), (container("j", "100m"))],
             "overhead": {"cpu": "10m", "memory": "1Mi"}}});
         assert_eq!(
-            shown(&of_pod(&pod, ResourceKind::Requests, CountingMode::SpecOnly)),
+            format_list(&of_pod(&pod, ResourceKind::Requests, CountingMode::SpecOnly)),
             "cpu=2500m"
         );
         assert_eq!(
-            shown(&of_pod(&pod, ResourceKind::Requests, CountingMode::IncludeStatus)),
+            format_list(&of_pod(&pod, ResourceKind::Requests, CountingMode::IncludeStatus)),
             "cpu=2510m,memory=1Mi"
         );
         assert_eq!(
-            shown(&of_pod(&pod, ResourceKind::Limits, CountingMode::IncludeStatus)),
+            format_list(&of_pod(&pod, ResourceKind::Limits, CountingMode::IncludeStatus)),
             "cpu=2510m"
         );
     }
@@ -212,11 +212,11 @@ mod tests {
         let pod = json!({"spec": {"containers": [(container("a", "500m"))],
             "resources": {"requests": {"cpu": "3", "example.com/x": "1"}}}});
         assert_eq!(
-            shown(&of_pod(&pod, ResourceKind::Requests, CountingMode::SpecOnly)),
+            format_list(&of_pod(&pod, ResourceKind::Requests, CountingMode::SpecOnly)),
             "cpu=3"
         );
         assert_eq!(
-            shown(&of_pod(&pod, ResourceKind::Limits, CountingMode::SpecOnly)),
+            format_list(&of_pod(&pod, ResourceKind::Limits, CountingMode::SpecOnly)),
             "cpu=500m"
         );
         assert!(has_own_resources(pod.get("spec")));
@@ -229,7 +229,7 @@ mod tests {
         let mut pod = json!({"spec": {"containers": [(container("a", "3"))]}});
         pod.set(&["status", "containerStatuses"], status);
         assert_eq!(
-            shown(&of_pod(&pod, ResourceKind::Requests, CountingMode::IncludeStatus)),
+            format_list(&of_pod(&pod, ResourceKind::Requests, CountingMode::IncludeStatus)),
             "cpu=3"
         );
         pod.set(
@@ -237,7 +237,7 @@ mod tests {
             json!([{"type": "PodResizePending", "reason": "Infeasible"}]),
         );
         assert_eq!(
-            shown(&of_pod(&pod, ResourceKind::Requests, CountingMode::IncludeStatus)),
+            format_list(&of_pod(&pod, ResourceKind::Requests, CountingMode::IncludeStatus)),
             "cpu=2"
         );
     }

@@ -5,7 +5,7 @@ use super::Calls;
 use super::config::FailurePolicy;
 use super::configurations::Active;
 use super::failure::{Failure, UNAVAILABLE};
-use super::review::{self, Answer, Review, Unacceptable, Undecodable};
+use super::review::{self, Review, ReviewResponse, Unacceptable, Undecodable};
 use crate::admission::versioned::Encoded;
 use crate::admission::{Attributes, ServedKind};
 use crate::apimachinery::names;
@@ -42,7 +42,7 @@ pub(super) async fn ask(
     attributes: &Attributes,
     target: &ServedKind,
     objects: &Encoded,
-) -> Result<Answer, Failure> {
+) -> Result<ReviewResponse, Failure> {
     let hook = &active.hook;
     if attributes.dry_run && !hook.dry_runs {
         return Err(Failure::Internal(Status::bad_request(format!(
@@ -122,7 +122,7 @@ pub(super) async fn ask(
     }
 }
 
-fn annotate(attributes: &Attributes, webhook: &str, answer: &Answer) {
+fn annotate(attributes: &Attributes, webhook: &str, answer: &ReviewResponse) {
     for (key, value) in &answer.audit_annotations {
         let key = format!("{webhook}/{key}");
         if key.matches('/').count() == 1 && qualified_name(&key).is_empty() {

@@ -9,7 +9,7 @@
 use super::call::{apply_failure_policy, ask};
 use super::configurations::{Active, Snapshot};
 use super::failure::Failure;
-use super::review::Answer;
+use super::review::ReviewResponse;
 use super::selection::Selection;
 use super::{Calls, MutatingWebhooks, patch};
 use crate::admission::reinvocation::Rounds;
@@ -106,7 +106,7 @@ impl One<'_> {
         Ok(changed)
     }
 
-    fn annotate(&self, mutated: bool, patched: Option<&Answer>) {
+    fn annotate(&self, mutated: bool, patched: Option<&ReviewResponse>) {
         let audit = &self.attributes.audit;
         if audit.level() == AuditLevel::None {
             return;

@@ -2,7 +2,7 @@
 //! object.
 
 use super::failure::Failure;
-use super::review::Answer;
+use super::review::ReviewResponse;
 use crate::admission::{ObjectLookup, ServedKind};
 use crate::apimachinery::patch::json_patch::JsonPatch;
 use crate::apimachinery::status::Status;
@@ -27,7 +27,7 @@ pub(super) async fn apply(
     (webhook, subresource): (&str, &str),
     target: &ServedKind,
     object: &Value,
-    answer: &Answer,
+    answer: &ReviewResponse,
 ) -> Result<Option<Value>, Failure> {
     if answer.patch.is_empty() {
         return Ok(None);

@@ -35,7 +35,7 @@ pub(crate) struct Review<'a> {
 
 /// An acceptable answer.
 #[derive(Debug, Default, PartialEq)]
-pub struct Answer {
+pub struct ReviewResponse {
     /// Whether the webhook admits the write.
     pub allowed: bool,
     /// The Status of a refusal.
@@ -243,7 +243,7 @@ fn user_info(attributes: &Attributes) -> Value {
 ///
 /// # Errors
 /// `Unacceptable`.
-pub fn answer(version: ReviewVersion, uid: &str, mutating: bool, body: &[u8]) -> Result<Answer, Unacceptable> {
+pub fn answer(version: ReviewVersion, uid: &str, mutating: bool, body: &[u8]) -> Result<ReviewResponse, Unacceptable> {
     let mut review = json::decode(body).map_err(Undecodable::Json)?;
     check_type(version, &review)?;
     let response = review.unset(&["response"]).unwrap_or_default();
@@ -261,7 +261,7 @@ pub fn answer(version: ReviewVersion, uid: &str, mutating: bool, body: &[u8]) ->
     }
     // In v1beta1 the type of a patch was not checked, and patches of validating webhooks are ignored.
     let has_patch = mutating && !answer.patch.is_empty();
-    Ok(Answer {
+    Ok(ReviewResponse {
         patch_type: if has_patch {
             "JSONPatch".to_owned()
         } else {
@@ -297,7 +297,7 @@ fn check_type(version: ReviewVersion, review: &Value) -> Result<(), Undecodable>
     }
 }
 
-fn typed(response: &Map) -> Result<Answer, Undecodable> {
+fn typed(response: &Map) -> Result<ReviewResponse, Undecodable> {
     let text = |key: &str| match response.get(key) {
         None | Some(Value::Null) => Ok(String::new()),
         Some(Value::String(text)) => Ok(text.to_string()),
@@ -332,7 +332,7 @@ fn typed(response: &Map) -> Result<Answer, Undecodable> {
             .collect::<Result<_, Undecodable>>()?,
         Some(other) => return Err(mistyped("auditAnnotations", other, "map[string]string")),
     };
-    Ok(Answer {
+    Ok(ReviewResponse {
         allowed: match response.get("allowed") {
             None | Some(Value::Null) => false,
             Some(Value::Bool(allowed)) => *allowed,
@@ -382,7 +382,7 @@ fn check(
     response: &Map,
     uid: &str,
     mutating: bool,
-    answer: &Answer,
+    answer: &ReviewResponse,
     patch_type: Option<&str>,
 ) -> Result<(), InvalidReview> {
     let got = response.str("uid");

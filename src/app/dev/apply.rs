@@ -103,7 +103,7 @@ impl Applier {
             let hopeless = |r: &Refusal| matches!(r, Refusal::Api(e) if matches!(e.code, 400 | 409 | 422));
             if Instant::now() >= until || failed.iter().all(|(_, refusal)| hopeless(refusal)) {
                 for (object, refusal) in &failed {
-                    say(&format!("error: {}: {refusal}\n", shown(object)));
+                    say(&format!("error: {}: {refusal}\n", describe(object)));
                 }
                 return;
             }
@@ -118,7 +118,7 @@ impl Applier {
             Outcome::Configured => "configured",
             Outcome::Unchanged => "unchanged",
         };
-        say(&format!("{} {what}\n", shown(&object)));
+        say(&format!("{} {what}\n", describe(&object)));
         // Only after success, so that a failed object is applied again when any file changes.
         self.applied.insert(identity(&object), object);
     }
@@ -172,7 +172,7 @@ fn identity(object: &Value) -> [String; 4] {
     ]
 }
 
-fn shown(object: &Value) -> String {
+fn describe(object: &Value) -> String {
     let kind = object.kind().to_lowercase();
     match object.namespace() {
         "" => format!("{kind}/{}", object.name()),

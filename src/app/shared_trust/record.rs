@@ -11,7 +11,7 @@ use aws_lc_rs::digest;
 use std::time::Duration;
 
 /// Largest record that is read, in bytes.
-const LARGEST: usize = 256 << 10;
+const MAX_RECORD_BYTES: usize = 256 << 10;
 
 /// The public keys and CA certificates (PEM) that verify what one gateway signs. Those that its flags name
 /// are absent.
@@ -96,7 +96,7 @@ impl TrustRecord {
     /// The record of an entry; `None` if it is not one, or is too large.
     pub(super) fn from_entry(entry: &Entry) -> Option<Self> {
         // Keys and CAs of one gateway take a few KiB; anything larger is not a record of ours.
-        if entry.json.len() > LARGEST {
+        if entry.json.len() > MAX_RECORD_BYTES {
             return None;
         }
         Self::from_value(&entry.decode())

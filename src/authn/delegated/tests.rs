@@ -97,7 +97,7 @@ fn rounds_without_a_watch_or_without_a_read_are_ever_rarer() {
 async fn a_review_is_repeated_if_the_connection_is_lost() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let config = ClientConfig {
-        server: format!("http://{}", listener.local_addr().unwrap()),
+        server: format!("https://{}", listener.local_addr().unwrap()),
         ca_pem: None,
         tls_server_name: None,
         client_identity: None,

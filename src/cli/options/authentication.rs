@@ -259,8 +259,8 @@ impl ServiceAccountOptions {
         }
         let max_expiration = values.duration("service-account-max-token-expiration")?;
         const HOUR: Duration = Duration::from_secs(3600);
-        const LONGEST: Duration = Duration::from_secs(1 << 32);
-        if !max_expiration.is_zero() && !(HOUR..=LONGEST).contains(&max_expiration) {
+        const MAX: Duration = Duration::from_secs(1 << 32);
+        if !max_expiration.is_zero() && !(HOUR..=MAX).contains(&max_expiration) {
             return Err(UsageError::new(
                 "the service-account-max-token-expiration must be between 1 hour and 2^32 seconds",
             ));

@@ -20,7 +20,7 @@ const SLOW: Duration = Duration::from_secs(1);
 /// Slow failures in a row that open the circuit.
 const FAILURES: u32 = 3;
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(15);
+const MAX_PAUSE: Duration = Duration::from_secs(15);
 
 #[derive(Default)]
 pub(super) struct Circuit(Mutex<State>);
@@ -98,7 +98,7 @@ impl Entered<'_> {
         }
         state.slow_failures += 1;
         if state.slow_failures >= FAILURES {
-            state.pause = (state.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
+            state.pause = (state.pause * 2).clamp(FIRST_PAUSE, MAX_PAUSE);
             state.open = Some((Instant::now() + state.pause, why.clone()));
             state.openings += 1;
         }
@@ -136,7 +136,7 @@ mod tests {
             assert!(circuit.enter(TIMEOUT).is_err(), "one call is tried, others still fail");
             probe.record(TIMEOUT, Some(&failure()));
         }
-        tokio::time::advance(LONGEST_PAUSE).await;
+        tokio::time::advance(MAX_PAUSE).await;
         circuit.enter(TIMEOUT).unwrap().record(TIMEOUT, None);
         for _ in 0..FAILURES {
             fail(&circuit).await;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// Minimum lifetime of a certificate: a request for less gets this much (`signer.go`).
-const SHORTEST: Duration = Duration::from_secs(600);
+const MIN_LIFETIME: Duration = Duration::from_secs(600);
 
 /// The CAs of `--cluster-signing-cert-file`, or those that were generated.
 #[derive(Clone, Debug)]
@@ -29,11 +29,11 @@ impl SigningConfig {
         }
     }
 
-    /// The lifetime of a certificate: the requested one within [`SHORTEST`] and `longest`.
+    /// The lifetime of a certificate: the requested one within [`MIN_LIFETIME`] and `longest`.
     pub(super) fn life(&self, request: &Value) -> Duration {
         let asked = request.at(&["spec", "expirationSeconds"]).as_i64();
         let asked = asked.map(|s| Duration::from_secs(u64::try_from(s).unwrap_or_default()));
         // Not `clamp`, which panics if the administrator configures less than the minimum.
-        asked.map_or(self.longest, |asked| asked.max(SHORTEST).min(self.longest))
+        asked.map_or(self.longest, |asked| asked.max(MIN_LIFETIME).min(self.longest))
     }
 }

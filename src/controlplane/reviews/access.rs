@@ -44,7 +44,7 @@ fn check(v: &Value, scope: Scope) -> ErrorList {
     if !resource.is_null() && !other.is_null() {
         out.push(FieldError::invalid_raw(
             &path.child("nonResourceAttributes"),
-            shown(other),
+            format_non_resource(other),
             "cannot be specified in combination with resourceAttributes",
         ));
     }
@@ -83,7 +83,7 @@ fn check(v: &Value, scope: Scope) -> ErrorList {
         if !other.is_null() {
             out.push(FieldError::invalid_raw(
                 &path.child("nonResourceAttributes"),
-                shown(other),
+                format_non_resource(other),
                 "disallowed on this kind of request",
             ));
         }
@@ -93,7 +93,7 @@ fn check(v: &Value, scope: Scope) -> ErrorList {
 
 /// The non-resource attributes as errors print them: upstream marshals its internal struct, which has no JSON
 /// tags.
-fn shown(v: &Value) -> String {
+fn format_non_resource(v: &Value) -> String {
     format!(
         "{{\"Path\":{},\"Verb\":{}}}",
         quote(v.str_at(&["path"])),

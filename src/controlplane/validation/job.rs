@@ -264,7 +264,7 @@ pub(crate) fn update(new: &Value, old: &Value) -> ErrorList {
             out.push(FieldError::invalid_raw(&at.child("spec"), shown, IMMUTABLE));
         }
     } else if !same(now.get("template"), was.get("template")) {
-        let shown = shown_template(now.get("template"));
+        let shown = format_template(now.get("template"));
         out.push(FieldError::invalid_raw(&at, shown, IMMUTABLE));
     }
     for key in [
@@ -281,7 +281,7 @@ pub(crate) fn update(new: &Value, old: &Value) -> ErrorList {
 
 /// Prints a template like Go, whose embedded `ObjectMeta` puts the metadata members (under wire names) beside
 /// `Spec`.
-fn shown_template(t: &Value) -> String {
+fn format_template(t: &Value) -> String {
     let mut all: Vec<String> = t
         .get("metadata")
         .as_object()

@@ -16,6 +16,7 @@ mod resources;
 mod security;
 mod spec;
 mod status;
+mod stored;
 mod tolerated;
 mod volume;
 mod warnings;

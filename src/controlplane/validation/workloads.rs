@@ -59,7 +59,7 @@ pub(super) fn always(out: &mut ErrorList, template: &Value, at: &FieldPath, kind
 }
 
 /// Prints a selector like Go's `LabelSelector`: labels before expressions, empty members omitted.
-fn shown_selector(v: &Value) -> String {
+fn format_selector(v: &Value) -> String {
     let parts: Vec<String> = ["matchLabels", "matchExpressions"]
         .iter()
         .filter(|k| !v.get(k).is_empty_value())
@@ -85,13 +85,13 @@ pub(super) fn required_selector(
         // It would select every pod of the namespace.
         if selector.get("matchLabels").is_empty_value() && selector.get("matchExpressions").is_empty_value() {
             let why = format!("empty selector is invalid for {kind}");
-            out.push(FieldError::invalid_raw(&at, shown_selector(selector), why));
+            out.push(FieldError::invalid_raw(&at, format_selector(selector), why));
         }
     }
     match LabelSelector::from_object(selector) {
         Ok(s) => Some(s),
         Err(_) => {
-            out.push(FieldError::invalid_raw(&at, shown_selector(selector), unreadable));
+            out.push(FieldError::invalid_raw(&at, format_selector(selector), unreadable));
             None
         }
     }
@@ -223,7 +223,7 @@ fn same_selector(out: &mut ErrorList, new: &Value, old: &Value) {
         let at = FieldPath::new("spec").child("selector");
         let shown = match new.at(&path) {
             Value::Null => "null".to_owned(),
-            selector => shown_selector(selector),
+            selector => format_selector(selector),
         };
         out.push(FieldError::invalid_raw(&at, shown, IMMUTABLE));
     }
@@ -350,7 +350,7 @@ fn checked_daemon_set(v: &Value, old: Option<&Value>) -> ErrorList {
     if !raw.is_null() && raw.get("matchLabels").is_empty_value() && raw.get("matchExpressions").is_empty_value() {
         out.push(FieldError::invalid_raw(
             &at,
-            shown_selector(raw),
+            format_selector(raw),
             "empty selector is invalid for daemonset",
         ));
     }

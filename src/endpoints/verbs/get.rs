@@ -34,7 +34,7 @@ pub(crate) async fn get(call: Call) -> VerbResult {
     respond::object(
         200,
         &written,
-        &call.shown(),
+        &call.response_resource(),
         negotiated,
         &call.parts.headers,
         &call.query,

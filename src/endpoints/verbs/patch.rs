@@ -177,14 +177,14 @@ impl Patcher {
                 let patch = JsonPatch::decode(&self.bytes, self.prefixed())?;
                 let findings = patch.findings.clone();
                 self.decoded(patch.apply(live.clone())?, findings, || {
-                    self.shown(live, shown::operated)
+                    self.document_in_errors(live, shown::operated)
                 })?
             }
             (PatchType::Merge, Some(live)) => {
                 let (patch, duplicates) = merge::decode(&self.bytes, self.prefixed())?;
                 let mut object = live.clone();
                 merge::apply(&mut object, patch);
-                let shown = || self.shown(live, shown::merged);
+                let shown = || self.document_in_errors(live, shown::merged);
                 self.decoded(object, named(duplicates), shown)?
             }
             (PatchType::Strategic, Some(live)) => self.strategic(live)?,
@@ -199,7 +199,7 @@ impl Patcher {
     }
 
     /// The patched document as error messages quote it; `patched` applies a JSON patch to JSON.
-    fn shown(&self, live: &Value, patched: fn(&str, &str) -> Option<String>) -> Option<String> {
+    fn document_in_errors(&self, live: &Value, patched: fn(&str, &str) -> Option<String>) -> Option<String> {
         let (live, patch) = (api::json::to_vec(live), &self.bytes);
         patched(&String::from_utf8_lossy(&live), &String::from_utf8_lossy(patch))
     }

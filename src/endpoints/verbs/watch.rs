@@ -164,9 +164,12 @@ fn selectors(call: &Call) -> Result<Option<Reservation>> {
 fn timeout(requested_seconds: Option<u64>, minimum: Duration) -> Duration {
     /// Go's longest duration, some 292 years. An [`Instant`] so far ahead still exists, unlike one that is as many
     /// seconds ahead as a client can ask for.
-    const LONGEST: Duration = Duration::from_nanos(i64::MAX.cast_unsigned());
+    const MAX_TIMEOUT: Duration = Duration::from_nanos(i64::MAX.cast_unsigned());
     // `timeoutSeconds` is not spread: the client chose it.
-    requested_seconds.map_or_else(|| spread(minimum), |seconds| Duration::from_secs(seconds).min(LONGEST))
+    requested_seconds.map_or_else(
+        || spread(minimum),
+        |seconds| Duration::from_secs(seconds).min(MAX_TIMEOUT),
+    )
 }
 
 /// A random duration between one and two times `minimum`, so that watches do not all end at the same time.

@@ -142,7 +142,7 @@ impl Discovery {
     pub(crate) async fn run(self: Arc<Self>, synced: Signal) {
         // Before the first list is complete, groups would appear incomplete and then change.
         synced.wait().await;
-        let mut shown: HashMap<Str, ShownGroup> = HashMap::new();
+        let mut shown: HashMap<Str, PublishedGroup> = HashMap::new();
         loop {
             // The guard is dropped within the statement, so nothing is held across the awaits below.
             let changed = std::mem::take(&mut *self.changed.lock());
@@ -172,7 +172,7 @@ impl Discovery {
         }
     }
 
-    fn publish(&self, name: &str, group: &Group, before: &ShownGroup) -> ShownGroup {
+    fn publish(&self, name: &str, group: &Group, before: &PublishedGroup) -> PublishedGroup {
         let mut now = BTreeMap::new();
         for (version, serving) in by_version(group) {
             let gv = GroupVersion::new(name, version);
@@ -182,7 +182,10 @@ impl Discovery {
             self.published
                 .apis
                 .set_group_version(Source::CUSTOM, &gv, PRIORITIES, document);
-            let shown: Vec<Shown> = serving.iter().map(|(d, _)| Shown::of(&d.definition)).collect();
+            let shown: Vec<PublishedDefinition> = serving
+                .iter()
+                .map(|(d, _)| PublishedDefinition::of(&d.definition))
+                .collect();
             // OpenAPI only changes with names and schemas; conditions alone must not invalidate clients' caches.
             if before.get(&gv) != Some(&shown) {
                 self.publish_openapi(&gv, serving.iter().map(|(d, _)| Arc::clone(d)).collect());
@@ -274,18 +277,18 @@ fn hash<'a>(definitions: impl Iterator<Item = &'a Definition>) -> String {
 }
 
 /// The published form of a group.
-type ShownGroup = BTreeMap<GroupVersion, Vec<Shown>>;
+type PublishedGroup = BTreeMap<GroupVersion, Vec<PublishedDefinition>>;
 
 /// Identifies what a definition contributes to OpenAPI.
 #[derive(PartialEq, Eq)]
-struct Shown {
+struct PublishedDefinition {
     name: Str,
     uid: Str,
     generation: i64,
     accepted: Names,
 }
 
-impl Shown {
+impl PublishedDefinition {
     fn of(definition: &Definition) -> Self {
         Self {
             name: definition.name.clone(),

@@ -2,7 +2,7 @@
 
 use super::queue::Queue;
 use super::requests::{Id, List, Request, State};
-use super::{Account, ESTIMATED_SERVICE, QueueSet, Queuing, Totals};
+use super::{ESTIMATED_SERVICE, FlowSchemaStats, QueueSet, Queuing, Totals};
 use crate::flowcontrol::seat_seconds::SeatSeconds;
 use crate::flowcontrol::work_estimate::WorkEstimate;
 use std::time::Duration;
@@ -81,7 +81,7 @@ impl<T> QueueSet<T> {
     }
 
     /// Counters by account, in order of account numbers. Accounts without requests so far may be missing.
-    pub(crate) fn accounts(&self) -> &[Account] {
+    pub(crate) fn accounts(&self) -> &[FlowSchemaStats] {
         &self.accounts
     }
 

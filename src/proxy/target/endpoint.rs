@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Bounds what one APIService can make the balancer scan per request.
-const MOST_URLS: usize = 64;
-const MOST_WEIGHT: u32 = 1000;
-const MOST_FAILOVER: u32 = 9;
+const MAX_URLS: usize = 64;
+const MAX_WEIGHT: u32 = 1000;
+const MAX_FAILOVER: u32 = 9;
 /// Longest path that fits into `sockaddr_un` on every supported system (macOS: 104 bytes with the final NUL).
-const LONGEST_PATH: usize = 103;
+const MAX_PATH: usize = 103;
 
 /// The explicit addresses of a backend. Never empty.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -82,7 +82,7 @@ enum InvalidUrl {
     #[error("must name a host by a DNS name or an IP address (IPv6 in brackets)")]
     Host,
     #[error(
-        "must name the absolute path of a socket, of at most {LONGEST_PATH} printable characters and without `.`, `..`, \
+        "must name the absolute path of a socket, of at most {MAX_PATH} printable characters and without `.`, `..`, \
          `?`, `#` and `%`"
     )]
     Socket,
@@ -134,8 +134,8 @@ impl TargetEndpoint {
 /// Parses a list of URLs; reports problems in `errors`.
 pub(super) fn read(urls: &str, at: &FieldPath, errors: &mut ErrorList) -> Vec<TargetEndpoint> {
     let given: Vec<&str> = urls.split(',').map(str::trim).collect();
-    if given.len() > MOST_URLS {
-        errors.push(FieldError::too_many(at, given.len(), MOST_URLS));
+    if given.len() > MAX_URLS {
+        errors.push(FieldError::too_many(at, given.len(), MAX_URLS));
     }
     let mut found: Vec<TargetEndpoint> = Vec::new();
     for url in given {
@@ -182,8 +182,8 @@ fn one(text: &str) -> Result<TargetEndpoint, InvalidUrl> {
             })
         };
         match (key, &mut endpoint.socket) {
-            ("weight", _) => endpoint.weight = number(MOST_WEIGHT, 1)?,
-            ("failover", _) => endpoint.failover = number(MOST_FAILOVER, 0)?,
+            ("weight", _) => endpoint.weight = number(MAX_WEIGHT, 1)?,
+            ("failover", _) => endpoint.failover = number(MAX_FAILOVER, 0)?,
             // The highest value means "no user" to the system (`(uid_t)-1`).
             ("uid", Some(socket)) => socket.uid = Some(number(u32::MAX - 1, 0)?),
             ("uid", None) => return Err(InvalidUrl::UidOfHost),
@@ -249,7 +249,7 @@ fn socket(url: &str, path: &str, protocol: Protocol) -> Result<TargetEndpoint, I
     let segments = path.strip_prefix('/').unwrap_or("");
     let plain =
         |s: &str| !matches!(s, "" | "." | "..") && s.bytes().all(|b| b.is_ascii_graphic() && !b"?#%".contains(&b));
-    if path.len() > LONGEST_PATH || !segments.split('/').all(plain) {
+    if path.len() > MAX_PATH || !segments.split('/').all(plain) {
         return Err(InvalidUrl::Socket);
     }
     Ok(TargetEndpoint {

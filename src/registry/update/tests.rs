@@ -1,3 +1,4 @@
+use super::super::meta::parse_version;
 use super::*;
 use crate::admission::{Admission, AdmitAll, Attributes};
 use crate::controlplane::resource_builder::GroupVersionBuilder;

@@ -11,8 +11,8 @@ use crate::schema::{Bound, Checks, Node, Type};
 /// 1e-9.
 pub(super) fn is_json_integer(f: f64) -> bool {
     // 2^53 - 1: larger floats cannot represent every integer.
-    const LARGEST: f64 = 9_007_199_254_740_991.0;
-    if f.abs() > LARGEST {
+    const MAX_SAFE_INTEGER: f64 = 9_007_199_254_740_991.0;
+    if f.abs() > MAX_SAFE_INTEGER {
         return false;
     }
     let whole = f.round();
@@ -37,7 +37,7 @@ fn go_float(f: f64) -> String {
 }
 
 /// The text of a number as Go prints it.
-fn shown(v: &Value) -> String {
+fn format_number(v: &Value) -> String {
     match v {
         Value::Int(i) => i.to_string(),
         other => go_float(other.as_f64().unwrap_or_default()),
@@ -45,7 +45,7 @@ fn shown(v: &Value) -> String {
 }
 
 fn invalid(named: &Named, v: &Value, detail: String) -> FieldError {
-    FieldError::invalid_raw(&named.field, shown(v), detail)
+    FieldError::invalid_raw(&named.field, format_number(v), detail)
 }
 
 /// The type and format of numbers that a schema has, unless it has several types.
@@ -150,16 +150,16 @@ impl Fault {
         let n = named.text.as_str();
         match self {
             Self::Factor(factor) => {
-                let text = shown(factor);
+                let text = format_number(factor);
                 let detail = format!("factor MultipleOf declared for {n} must be positive: {text}");
                 FieldError::invalid_raw(&named.field, text, detail)
             }
             Self::NotMultiple(v, factor) => {
-                let detail = format!("{n} in body should be a multiple of {}", shown(factor));
+                let detail = format!("{n} in body should be a multiple of {}", format_number(factor));
                 invalid(named, v, detail)
             }
             Self::Beyond(v, than, limit) => {
-                let detail = format!("{n} in body should be {than} {}", shown(limit));
+                let detail = format!("{n} in body should be {than} {}", format_number(limit));
                 invalid(named, v, detail)
             }
         }

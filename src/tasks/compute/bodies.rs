@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 /// How long a response waits until its caller has read others.
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
+const MAX_WAIT: Duration = Duration::from_secs(30);
 
 /// Reserved bytes: in total and by caller.
 #[derive(Default)]
@@ -191,7 +191,7 @@ impl Current {
                 }
             }
         };
-        tokio::time::timeout(LONGEST_WAIT, wait).await.map_err(|_| {
+        tokio::time::timeout(MAX_WAIT, wait).await.map_err(|_| {
             shared.metrics.refused("bodies_of_one_caller");
             Error::Full
         })

@@ -12,6 +12,16 @@ use std::sync::Arc;
 ///
 /// Clones share their levels until one of them changes. So do neighbours with equal children: the thousands
 /// of items of a list mostly have the same fields.
+///
+/// ```
+/// use torana_apimachinery::apply::{FieldSet, PathElement};
+/// use torana_apimachinery::json;
+///
+/// let owned = FieldSet::of_fields(&[&["spec", "replicas"], &["spec", "paused"]]);
+/// assert!(owned.has(&["spec", "paused"].map(|name| PathElement::Field(name.into()))));
+/// assert_eq!(owned.encode(), json!({"f:spec": {"f:paused": {}, "f:replicas": {}}}));
+/// assert_eq!(FieldSet::decode(&owned.encode()), Ok(owned));
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldSet {
     /// Sorted by element. Invariants: every entry is a member or has children, and an empty level is `None`.

@@ -100,6 +100,44 @@ pub fn discard_unless_typed<S: ApplySchema>(schema: S, live: Option<&Value>, new
 /// the client sent. `reset` lists the fields that writes through this endpoint never own. Both objects must
 /// be at the writer's version and normalised the way the server serialises them, so that empty structs
 /// compare equal.
+///
+/// ```
+/// # use torana_apimachinery::Value;
+/// # use torana_apimachinery::apply::{ApplySchema, Member, Shape};
+/// use torana_apimachinery::apply::{FieldSet, Writer, update_managed_fields};
+/// use torana_apimachinery::json;
+///
+/// # #[derive(Clone, Copy)]
+/// # struct Untyped;
+/// #
+/// # impl ApplySchema for Untyped {
+/// #     fn shape(self) -> Shape<Self> {
+/// #         Shape::Deduced
+/// #     }
+/// #     fn member(self, _: &str) -> Option<Member<Self>> {
+/// #         Some(Member { schema: self, declared: false })
+/// #     }
+/// #     fn key(&self, _: usize) -> Option<&str> {
+/// #         None
+/// #     }
+/// #     fn key_default(self, _: &str) -> Option<Value> {
+/// #         None
+/// #     }
+/// #     fn empty(self) -> Value {
+/// #         Value::object()
+/// #     }
+/// # }
+/// #
+/// // `Untyped` is the schema in the documentation of `ApplySchema`.
+/// let now = "2026-01-01T00:00:00Z";
+/// let writer = Writer { manager: "editor", subresource: "", api_version: "v1", now };
+/// let mut created = json!({"metadata": {"name": "a"}, "data": {"k": "v"}});
+/// update_managed_fields(Untyped, None, &mut created, &writer, &FieldSet::new());
+///
+/// let entry = &created.at(&["metadata", "managedFields"]).items()[0];
+/// assert_eq!((entry.str_at(&["manager"]), entry.str_at(&["operation"])), ("editor", "Update"));
+/// assert!(entry.at(&["fieldsV1", "f:data", "f:k"]).as_object().is_some());
+/// ```
 pub fn update_managed_fields<S: ApplySchema>(
     schema: S,
     live: Option<&Value>,

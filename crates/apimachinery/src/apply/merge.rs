@@ -44,6 +44,50 @@ pub struct Applied {
 /// Applies `config` to `live`; `None` creates the object. Both are at the writer's version. `config` is as
 /// sent by the client, `live` as the server serialises it.
 ///
+/// ```
+/// # use torana_apimachinery::Value;
+/// # use torana_apimachinery::apply::{ApplySchema, Member, Shape};
+/// use torana_apimachinery::apply::{ApplyRequest, FieldSet, Writer, apply};
+/// use torana_apimachinery::json;
+///
+/// # #[derive(Clone, Copy)]
+/// # struct Untyped;
+/// #
+/// # impl ApplySchema for Untyped {
+/// #     fn shape(self) -> Shape<Self> {
+/// #         Shape::Deduced
+/// #     }
+/// #     fn member(self, _: &str) -> Option<Member<Self>> {
+/// #         Some(Member { schema: self, declared: false })
+/// #     }
+/// #     fn key(&self, _: usize) -> Option<&str> {
+/// #         None
+/// #     }
+/// #     fn key_default(self, _: &str) -> Option<Value> {
+/// #         None
+/// #     }
+/// #     fn empty(self) -> Value {
+/// #         Value::object()
+/// #     }
+/// # }
+/// #
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// // `Untyped` is the schema in the documentation of `ApplySchema`.
+/// let (reset, now) = (FieldSet::new(), "2026-01-01T00:00:00Z");
+/// let writer = Writer { manager: "deploy", subresource: "", api_version: "example.com/v1", now };
+/// let request = ApplyRequest { writer, force: false, reset: &reset };
+/// let created = apply(Untyped, None, &json!({"spec": {"size": 1}}), &request)?.object;
+///
+/// // Another manager that wants another value is told who owns the field, unless it insists.
+/// let (writer, config) = (Writer { manager: "scale", ..writer }, json!({"spec": {"size": 5}}));
+/// let conflict = apply(Untyped, Some(&created), &config, &ApplyRequest { writer, ..request });
+/// assert!(conflict.is_err_and(|status| status.code == 409 && status.message.ends_with(".spec.size")));
+/// let forced = apply(Untyped, Some(&created), &config, &ApplyRequest { writer, force: true, ..request })?;
+/// assert_eq!(forced.object.get("spec"), &json!({"size": 5}));
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # Errors
 /// 500 without a reason (as upstream) for a configuration that does not conform to the schema; 409 with one
 /// cause per conflicting field.

@@ -5,6 +5,19 @@
 //! and keys, keys sorted by their encoding, the shortest exact float, and definite lengths. The decoder also
 //! accepts text strings, indefinite lengths and expected-conversion tags. It rejects duplicate keys, bignums,
 //! NaN and infinities.
+//!
+//! ```
+//! use torana_apimachinery::codec::cbor;
+//! use torana_apimachinery::json;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let object = json!({"kind": "Pod", "spec": {"replicas": 3}});
+//! let bytes = cbor::to_vec(&object);
+//! assert!(bytes.starts_with(&[0xd9, 0xd9, 0xf7]));
+//! assert_eq!(cbor::decode(&bytes)?, object);
+//! # Ok(())
+//! # }
+//! ```
 
 mod decode;
 

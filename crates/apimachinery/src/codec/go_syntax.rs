@@ -68,7 +68,7 @@ pub(super) fn explain(bytes: &[u8]) -> Option<String> {
     match at.value().and_then(|()| at.end()) {
         Ok(()) => None,
         Err(Wrong::Eof) => Some("unexpected end of JSON input".to_owned()),
-        Err(Wrong::At(b, context)) => Some(format!("invalid character {} {context}", shown(b))),
+        Err(Wrong::At(b, context)) => Some(format!("invalid character {} {context}", format_byte(b))),
     }
 }
 
@@ -77,7 +77,7 @@ enum Wrong {
     At(u8, String),
 }
 
-fn shown(b: u8) -> String {
+fn format_byte(b: u8) -> String {
     match b {
         b'\'' => r"'\''".to_owned(),
         b'"' => "'\"'".to_owned(),

@@ -4,6 +4,21 @@
 //! Go; `<`, `>`, `&`, U+2028 and U+2029 are escaped; nesting is limited; duplicate keys are reported.
 //! Decoding tries the single-pass decoder in `fast` and falls back to `fallback` for anything unusual, errors
 //! included. `encode` is the encoder.
+//!
+//! ```
+//! use torana_apimachinery::codec::json;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let object = json::decode(br#"{"b": 1.0, "a": "<x>"}"#)?;
+//! assert_eq!(json::to_string(&object), r#"{"a":"\u003cx\u003e","b":1}"#);
+//!
+//! // Of a client's document, duplicate keys are reported.
+//! let (object, notes) = json::decode_with_duplicates(br#"{"labels": {"app": "a", "app": "b"}}"#)?;
+//! assert_eq!(notes.duplicates, ["labels.app"]);
+//! assert_eq!(object.str_at(&["labels", "app"]), "b");
+//! # Ok(())
+//! # }
+//! ```
 
 mod encode;
 mod fallback;

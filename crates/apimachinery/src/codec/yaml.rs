@@ -6,6 +6,21 @@
 //! `1:20` are strings; keys become strings; anchors, aliases and `<<` work, with limits on nesting and
 //! expansion. Writing: sorted keys, an indent of two, lists at the indent of their key, quotes only where
 //! needed.
+//!
+//! ```
+//! use torana_apimachinery::codec::yaml;
+//! use torana_apimachinery::json;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let object = yaml::decode(b"replicas: 3\nenabled: yes\nmode: 0755\n")?;
+//! assert_eq!(object, json!({"enabled": true, "mode": 493, "replicas": 3}));
+//! assert_eq!(yaml::to_string(&object), "enabled: true\nmode: 493\nreplicas: 3\n");
+//!
+//! let (_, duplicates) = yaml::decode_with_duplicates(b"a: 1\nb:\n  x: 1\n  x: 2\n")?;
+//! assert_eq!(duplicates, [r#"line 4: key "x" already set in map"#]);
+//! # Ok(())
+//! # }
+//! ```
 
 mod builder;
 mod emit;

@@ -15,6 +15,23 @@ pub const MAX_TEXT: usize = 64 * 1024;
 
 /// The first 100 validation errors of an object. If there are more, the last element counts them
 /// ([`FieldErrorKind::More`]), so the total survives copying, filtering and appending.
+///
+/// ```
+/// use torana_apimachinery::{ErrorList, FieldError, FieldPath, Status};
+///
+/// let path = FieldPath::new("spec").child("ports");
+/// let mut errors = ErrorList::new();
+/// for (i, port) in [80_i64, 0].into_iter().enumerate() {
+///     if port < 1 {
+///         errors.push(FieldError::invalid(&path.index(i), port, "must be positive"));
+///     }
+/// }
+/// let status = Status::invalid("", "Service", "web", &errors);
+/// assert_eq!(
+///     status.message,
+///     r#"Service "web" is invalid: spec.ports[1]: Invalid value: 0: must be positive"#
+/// );
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ErrorList(Vec<FieldError>);
 

@@ -89,6 +89,24 @@ pub struct NotApplied {
 }
 
 /// A decoded patch, ready to apply.
+///
+/// ```
+/// use torana_apimachinery::json;
+/// use torana_apimachinery::patch::json_patch::JsonPatch;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let body = br#"[
+///     {"op": "test", "path": "/spec/replicas", "value": 1},
+///     {"op": "replace", "path": "/spec/replicas", "value": 3}
+/// ]"#;
+/// let patched = JsonPatch::decode(body, false)?.apply(json!({"spec": {"replicas": 1}}))?;
+/// assert_eq!(patched, json!({"spec": {"replicas": 3}}));
+///
+/// let refused = JsonPatch::decode(body, false)?.apply_explained(json!({"spec": {"replicas": 2}}));
+/// assert!(refused.is_err_and(|why| why.test_failed));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Default)]
 pub struct JsonPatch {
     operations: Vec<Map>,

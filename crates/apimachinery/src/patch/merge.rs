@@ -1,6 +1,20 @@
 //! JSON merge patch (RFC 7386).
 //!
 //! Follows `evanphx/json-patch` in that nulls inside newly added values are dropped, too.
+//!
+//! ```
+//! use torana_apimachinery::json;
+//! use torana_apimachinery::patch::merge;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let (patch, duplicates) = merge::decode(br#"{"data": {"a": null, "c": "3"}}"#, true)?;
+//! let mut object = json!({"data": {"a": "1", "b": "2"}});
+//! merge::apply(&mut object, patch);
+//! assert_eq!(object, json!({"data": {"b": "2", "c": "3"}}));
+//! assert!(duplicates.is_empty());
+//! # Ok(())
+//! # }
+//! ```
 
 use super::decode_object;
 use crate::codec::json as codec;

@@ -11,12 +11,12 @@ use std::collections::BTreeMap;
 
 /// Bytes of a document and its patch up to which the result is shown in upstream's order. Every member costs
 /// memory here, and nobody reads more.
-const LONGEST: usize = 256 << 10;
+const MAX_BYTES: usize = 256 << 10;
 
 /// The result of a JSON patch that is known to apply. `None` if a text is not JSON, if both together are longer
 /// than 256 KiB, or if the operations copy or move more than 2^18 nodes.
 pub fn operated(document: &str, patch: &str) -> Option<String> {
-    if document.len() + patch.len() > LONGEST {
+    if document.len() + patch.len() > MAX_BYTES {
         return None;
     }
     let (mut document, patch) = (Node::of(document)?, Node::of(patch)?);
@@ -71,7 +71,7 @@ enum Node<'t> {
 /// The result of a merge patch. `None` if one of the two texts is not a JSON object, or if together they exceed 256
 /// KiB.
 pub fn merged(document: &str, patch: &str) -> Option<String> {
-    if document.len() + patch.len() > LONGEST {
+    if document.len() + patch.len() > MAX_BYTES {
         return None;
     }
     let (mut document, patch) = (Node::of(document)?, Node::of(patch)?);
@@ -387,6 +387,6 @@ mod tests {
             assert_eq!(merged(document, patch).as_deref(), Some(result), "{patch}");
         }
         assert_eq!(merged(document, "[]"), None);
-        assert_eq!(merged(document, &format!("{}{{}}", " ".repeat(LONGEST))), None);
+        assert_eq!(merged(document, &format!("{}{{}}", " ".repeat(MAX_BYTES))), None);
     }
 }

@@ -68,6 +68,35 @@ pub fn decode(body: &[u8]) -> Result<(Map, Vec<String>), Status> {
 
 /// Merges `patch` into `doc`, an object of type `schema`.
 ///
+/// A schema with one list that is merged by name:
+///
+/// ```
+/// use torana_apimachinery::json;
+/// use torana_apimachinery::patch::strategic::{self, FieldPatch, PatchSchema};
+///
+/// #[derive(Clone, Copy)]
+/// struct Pod;
+///
+/// impl PatchSchema for Pod {
+///     fn field(self, name: &str) -> Option<FieldPatch<Self>> {
+///         let merge = name == "containers";
+///         Some(FieldPatch { schema: Pod, merge, replace: false, merge_key: merge.then_some("name") })
+///     }
+///
+///     fn type_name(self) -> &'static str {
+///         "Pod"
+///     }
+/// }
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let mut pod = json!({"containers": [{"name": "a", "image": "a:1"}, {"name": "b", "image": "b:1"}]});
+/// let (patch, _) = strategic::decode(br#"{"containers": [{"name": "a", "image": "a:2"}]}"#)?;
+/// strategic::apply(&mut pod, patch, Pod)?;
+/// assert_eq!(pod, json!({"containers": [{"name": "a", "image": "a:2"}, {"name": "b", "image": "b:1"}]}));
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # Errors
 /// 400, 422 or 500 without a reason, depending on the mistake, as upstream.
 pub fn apply<S: PatchSchema>(doc: &mut Value, patch: Map, schema: S) -> Result<(), Status> {

@@ -372,7 +372,7 @@ fn unplanned<'a>(_: &mut [Val<'a>]) -> Out<'a> {
 }
 
 /// A key as errors show it.
-pub(crate) fn shown(key: &Val<'_>) -> String {
+pub(crate) fn format_value(key: &Val<'_>) -> String {
     match to_string(&mut [key.clone()]) {
         Ok(Val::String(s)) => s.to_string(),
         _ => key.type_name().to_owned(),
@@ -431,7 +431,7 @@ fn insert<'a>(args: &mut [Val<'a>]) -> Out<'a> {
         let before = Arc::make_mut(&mut map).insert(key(&k)?, v);
         // A repeated key is an error here, unlike in map literals.
         if before.is_some() {
-            return error(format!("insert failed: key {} already exists", shown(&k)));
+            return error(format!("insert failed: key {} already exists", format_value(&k)));
         }
     }
     Ok(Val::Map(Dict::Shared(map)))

@@ -65,7 +65,7 @@ fn reviews_have_all_members_and_omit_empty_names() {
     assert!(sent.as_object().unwrap().contains_key("options") && sent.get("options").is_null());
 }
 
-fn read(version: ReviewVersion, mutating: bool, review: &Value) -> Result<Answer, Unacceptable> {
+fn read(version: ReviewVersion, mutating: bool, review: &Value) -> Result<ReviewResponse, Unacceptable> {
     answer(version, "u", mutating, &json::to_vec(review))
 }
 

@@ -20,7 +20,7 @@ pub(super) fn ports(out: &mut Vec<String>, containers: &[(&Value, String)]) {
             checkpoint();
             let at = || format!("{at}.ports[{i}]");
             if !host(port).is_empty() && number(port, "hostPort") == 0 {
-                out.push(format!("{}: hostIP set without hostPort: {}", at(), shown(port)));
+                out.push(format!("{}: hostIP set without hostPort: {}", at(), format_port(port)));
             }
             let key = number_and_protocol(port);
             // Almost all ports are unique: they cost neither an entry in the map nor a formatted path.
@@ -102,7 +102,7 @@ fn host(port: &Value) -> &str {
 }
 
 /// Formats a port like Go's `%+v`.
-fn shown(port: &Value) -> String {
+fn format_port(port: &Value) -> String {
     format!(
         "{{Name:{} HostPort:{} ContainerPort:{} Protocol:{} HostIP:{}}}",
         port.str_at(&["name"]),

@@ -1,5 +1,5 @@
 //! What expressions cost at most, what they cost, and what they come to in kube-apiserver. Each line of
-//! `facts.tsv` has an expression over `self`, the estimate, the cost, and the result; each stands for a cause
+//! `recorded_costs.tsv` has an expression over `self`, the estimate, the cost, and the result; each stands for a cause
 //! of differences that a comparison with cel-go found. `claims.tsv` is about the messages of errors: each
 //! line has an expression over `claims`, a map of anything, and its result or why there is none.
 
@@ -49,7 +49,7 @@ fn estimates_costs_and_results_are_those_of_kube_apiserver() {
     let env = environment();
     let tree = json!({"name": "web", "n": 3, "ints": [3, 1, 2], "tags": ["a", "b", "cc"], "labels": {"app": "web"},
         "spec": {"replicas": 2}});
-    for line in include_str!("facts.tsv").lines() {
+    for line in include_str!("recorded_costs.tsv").lines() {
         let [source, estimate, cost, result] = line.split('\t').collect::<Vec<_>>()[..] else {
             panic!("four fields: {line}")
         };

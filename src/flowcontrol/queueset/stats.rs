@@ -27,7 +27,7 @@ pub(crate) struct Totals {
 
 /// Numbers of the requests of one flow schema.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Account {
+pub(crate) struct FlowSchemaStats {
     /// Requests in queues.
     pub waiting: u32,
     /// The seats they wait for.
