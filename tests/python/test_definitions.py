@@ -120,7 +120,10 @@ class Definitions(unittest.TestCase):
         text = yaml.safe_dump_all(definitions)
         self.kubectl("apply", "--server-side", "-f", "-", given=text)
         names = ["crd/" + d["metadata"]["name"] for d in definitions]
-        self.kubectl("wait", "--for=condition=Established", "--timeout=30s", *names)
+        # Repeated, because `kubectl wait` fails on conditions that are still null, as those of a new definition are at
+        # first (with kube-apiserver, too).
+        established = ("wait", "--for=condition=Established", "--timeout=30s", *names)
+        wait_for("the definitions are established", lambda: self.run_kubectl(*established).returncode == 0)
         return [d["spec"]["names"]["plural"] + "." + d["spec"]["group"] for d in definitions]
 
     def use(self, definitions):
