@@ -40,6 +40,8 @@ const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 1 << 30;
 /// Streams per connection, even if the backend allows more: as many as the connection window has room for.
 pub(super) const MAX_STREAMS: usize = (CONNECTION_WINDOW / STREAM_WINDOW) as usize;
+/// Informational responses that may precede a response. Go limits them, too; h2 keeps all that have not been read.
+const MAX_INFORMATIONAL: usize = 1024;
 /// Limit of a response's head in bytes, decoded; also announced to the backend.
 const HEADER_LIST: u32 = 1 << 20;
 
@@ -272,10 +274,17 @@ impl Stream {
             Some(uploading) => uploading.await,
             None => None,
         };
+        let mut interim = 0;
         let head = poll_fn(|cx| {
-            if let Some(informational) = informational {
-                // Before the final head: once that is ready, h2 yields no more informational ones.
-                while let Poll::Ready(Some(Ok(mut early))) = response.poll_informational(cx) {
+            // Before the final head: once that is ready, h2 yields no more informational ones. Also without a client that
+            // wants them, since they would stay in memory.
+            while let Poll::Ready(Some(Ok(mut early))) = response.poll_informational(cx) {
+                interim += 1;
+                if interim > MAX_INFORMATIONAL {
+                    // Dropping the response resets the stream.
+                    return Poll::Ready(Err(Reason::ENHANCE_YOUR_CALM.into()));
+                }
+                if let Some(informational) = informational {
                     clean_response(early.headers_mut());
                     informational.send(early.status(), early.headers());
                 }
@@ -397,6 +406,33 @@ mod tests {
             .await;
         let (response, _) = sent.map_err(|e| e.error).unwrap();
         response.into_body()
+    }
+
+    #[tokio::test]
+    async fn informational_responses_are_limited() {
+        for (count, fails) in [(MAX_INFORMATIONAL, false), (MAX_INFORMATIONAL + 1, true)] {
+            let (here, there) = UnixStream::pair().unwrap();
+            tokio::spawn(async move {
+                let mut backend = h2::server::handshake(there).await.unwrap();
+                let (_, mut respond) = backend.accept().await.unwrap().unwrap();
+                for _ in 0..count {
+                    let early = Response::builder().status(103).body(()).unwrap();
+                    respond.send_informational(early).unwrap();
+                }
+                let mut sending = respond.send_response(Response::new(()), false).unwrap();
+                sending.send_data(Bytes::from_static(b"hello"), true).unwrap();
+                poll_fn(|cx| backend.poll_closed(cx)).await
+            });
+            let connection = Connection::Plain(TrackedStream::unix(here));
+            let (http2, _, driving) = connect(connection, 1, None, Arc::default()).await.unwrap();
+            tokio::spawn(driving);
+            let request = Request::get("https://backend/").body(()).unwrap();
+            let tasks = TaskGroup::new("test");
+            let stream = Arc::new(http2).stream();
+            let sent = stream.exchange(request, Body::empty(), &tasks, None).await;
+            let reason = sent.err().map(|e| e.error.reason());
+            assert_eq!(reason, fails.then_some(Some(Reason::ENHANCE_YOUR_CALM)), "{count}");
+        }
     }
 
     #[tokio::test]
