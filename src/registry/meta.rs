@@ -262,6 +262,18 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
+    fn versions_parse_like_go() {
+        assert_eq!(parse_version("12").unwrap(), 12);
+        for bad in ["x", "-1", "+1", " 1"] {
+            let e = parse_version(bad).unwrap_err();
+            assert_eq!(
+                (e.code, e.message),
+                (500, format!("strconv.ParseUint: parsing {bad:?}: invalid syntax"))
+            );
+        }
+    }
+
+    #[test]
     fn equal_owner_references_are_removed_with_a_warning() {
         let mut o = crate::json!({"metadata": {"ownerReferences": [
             {"uid": "u", "name": "a"}, {"uid": "u", "name": "a"}, {"uid": "u", "name": "b"}]}});

@@ -379,6 +379,18 @@ mod tests {
     use http_body_util::StreamBody;
     use tokio::net::UnixStream;
 
+    /// Sends a GET over this connection.
+    async fn get(connection: UnixStream) -> Result<Response<IncomingBody>, StreamError> {
+        let connection = Connection::Plain(TrackedStream::unix(connection));
+        let (http2, _, driving) = connect(connection, 1, None, Arc::default()).await.unwrap();
+        tokio::spawn(driving);
+        let stream = Arc::new(http2).stream();
+        let request = Request::get("https://backend/").body(()).unwrap();
+        let tasks = TaskGroup::new("test");
+        let sent = stream.exchange(request, Body::empty(), &tasks, None).await;
+        sent.map(|(response, _)| response)
+    }
+
     /// The body received when a backend announces five bytes and sends these pieces.
     async fn response(pieces: &'static [&'static str], trailers: bool) -> IncomingBody {
         let (here, there) = UnixStream::pair().unwrap();
@@ -396,16 +408,7 @@ mod tests {
             }
             poll_fn(|cx| backend.poll_closed(cx)).await
         });
-        let connection = Connection::Plain(TrackedStream::unix(here));
-        let (http2, _, driving) = connect(connection, 1, None, Arc::default()).await.unwrap();
-        tokio::spawn(driving);
-        let stream = Arc::new(http2).stream();
-        let request = Request::get("https://backend/").body(()).unwrap();
-        let sent = stream
-            .exchange(request, Body::empty(), &TaskGroup::new("test"), None)
-            .await;
-        let (response, _) = sent.map_err(|e| e.error).unwrap();
-        response.into_body()
+        get(here).await.map_err(|e| e.error).unwrap().into_body()
     }
 
     #[tokio::test]
@@ -423,14 +426,7 @@ mod tests {
                 sending.send_data(Bytes::from_static(b"hello"), true).unwrap();
                 poll_fn(|cx| backend.poll_closed(cx)).await
             });
-            let connection = Connection::Plain(TrackedStream::unix(here));
-            let (http2, _, driving) = connect(connection, 1, None, Arc::default()).await.unwrap();
-            tokio::spawn(driving);
-            let request = Request::get("https://backend/").body(()).unwrap();
-            let tasks = TaskGroup::new("test");
-            let stream = Arc::new(http2).stream();
-            let sent = stream.exchange(request, Body::empty(), &tasks, None).await;
-            let reason = sent.err().map(|e| e.error.reason());
+            let reason = get(here).await.err().map(|e| e.error.reason());
             assert_eq!(reason, fails.then_some(Some(Reason::ENHANCE_YOUR_CALM)), "{count}");
         }
     }

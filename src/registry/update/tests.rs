@@ -1,4 +1,3 @@
-use super::super::meta::parse_version;
 use super::*;
 use crate::admission::{Admission, AdmitAll, Attributes};
 use crate::controlplane::resource_builder::GroupVersionBuilder;
@@ -13,18 +12,6 @@ fn config_maps() -> Arc<Resource> {
     let (group, version) = ("", "v1");
     let row = GroupVersionBuilder { group, version }.kind("configmaps", "ConfigMap");
     Arc::new(row.namespaced().build())
-}
-
-#[test]
-fn versions_parse_like_go() {
-    assert_eq!(parse_version("12").unwrap(), 12);
-    for bad in ["x", "-1", "+1", " 1"] {
-        let e = parse_version(bad).unwrap_err();
-        assert_eq!(
-            (e.code, e.message),
-            (500, format!("strconv.ParseUint: parsing {bad:?}: invalid syntax"))
-        );
-    }
 }
 
 #[test]
