@@ -127,7 +127,7 @@ const WEBHOOK: [&str; 10] = [
 /// Parses an AuthorizationConfiguration.
 ///
 /// # Errors
-/// [`Error`]: the first structural problem, or all invalid fields together.
+/// The first structural problem, or all invalid fields together.
 pub fn parse(text: &[u8]) -> Result<Vec<AuthorizerConfig>, Error> {
     let file = yaml::decode(text)?;
     let (group, version) = file.str_at(&["apiVersion"]).split_once('/').unwrap_or_default();
