@@ -41,7 +41,7 @@ const CONNECTION_WINDOW: u32 = 1 << 30;
 /// Streams per connection, even if the backend allows more: as many as the connection window has room for.
 pub(super) const MAX_STREAMS: usize = (CONNECTION_WINDOW / STREAM_WINDOW) as usize;
 /// Informational responses that may precede a response. Go limits them, too; h2 keeps all that have not been read.
-const MAX_INFORMATIONAL: usize = 1024;
+const MAX_INFORMATIONAL: u32 = 1024;
 /// Limit of a response's head in bytes, decoded; also announced to the backend.
 const HEADER_LIST: u32 = 1 << 20;
 
@@ -274,11 +274,13 @@ impl Stream {
             Some(uploading) => uploading.await,
             None => None,
         };
+        // Moved into the closure: borrowed, the counter would enlarge the future of every request to a backend.
         let mut interim = 0;
-        let head = poll_fn(|cx| {
+        let pending = &mut response;
+        let head = poll_fn(move |cx| {
             // Before the final head: once that is ready, h2 yields no more informational ones. Also without a client that
             // wants them, since they would stay in memory.
-            while let Poll::Ready(Some(Ok(mut early))) = response.poll_informational(cx) {
+            while let Poll::Ready(Some(Ok(mut early))) = pending.poll_informational(cx) {
                 interim += 1;
                 if interim > MAX_INFORMATIONAL {
                     // Dropping the response resets the stream.
@@ -289,7 +291,7 @@ impl Stream {
                     informational.send(early.status(), early.headers());
                 }
             }
-            Pin::new(&mut response).poll(cx)
+            Pin::new(&mut *pending).poll(cx)
         });
         match head.await {
             Ok(response) => {
