@@ -5,7 +5,7 @@
 use torana::api::{self, protobuf as messages};
 use torana::apimachinery::codec::json::projection::{self, Mask};
 use torana::apimachinery::codec::{cbor, json, protobuf, yaml};
-use torana::apimachinery::patch::{json_patch::JsonPatch, merge};
+use torana::apimachinery::patch::{Decoding, json_patch::JsonPatch, merge};
 use torana::apimachinery::quantity;
 use torana::apimachinery::selector::{FieldSelector, LabelSelector};
 use torana::apimachinery::value::Value;
@@ -431,14 +431,14 @@ fn document() -> Value {
 
 /// A patch applies or is refused.
 pub(crate) fn json_patch(data: &[u8]) {
-    if let Ok(p) = JsonPatch::decode(data, false) {
+    if let Ok(p) = JsonPatch::decode(data, Decoding::Lenient) {
         let _ = p.apply(document());
     }
 }
 
 /// Applying a merge patch twice has the same effect as applying it once.
 pub(crate) fn merge_patch(data: &[u8]) {
-    if let Ok((patch, _)) = merge::decode(data, false) {
+    if let Ok((patch, _)) = merge::decode(data, Decoding::Lenient) {
         let mut once = document();
         merge::apply(&mut once, patch.clone());
         let mut twice = once.clone();

@@ -157,13 +157,8 @@ impl Gateway {
         &self.url
     }
 
-    /// The head of the filter chain with the layers around it, for in-process requests. They are
+    /// The filter chain with the layers around it as a `tower::Service`, for in-process requests. They are
     /// authenticated and authorized like requests to the port, but need no connection and no TLS.
-    pub fn handler(&self) -> Arc<dyn Handler> {
-        self.handler.clone()
-    }
-
-    /// The same as a `tower::Service`.
     ///
     /// ```no_run
     /// use bytes::Bytes;

@@ -1,13 +1,14 @@
 //! The built-in API groups: the resource tables, the behaviour of each kind, and the objects every cluster
 //! starts with.
 //!
-//! Start at [`build`], which creates the stores of all built-in resources. [`ControlPlane::load_allocations`]
+//! Start at [`build()`], which creates the stores of all built-in resources. [`ControlPlane::load_allocations`]
 //! must run once before the first write: it loads the allocated cluster IPs and node ports. [`bootstrap`]
 //! creates the default objects. HTTP handling belongs to `endpoints`, the generic create/update/delete path
 //! to `registry`.
 
 pub(crate) mod allocators;
 pub(crate) mod bootstrap;
+mod build;
 mod columns;
 mod components;
 mod defaults;
@@ -24,40 +25,26 @@ mod subresources;
 mod validation;
 mod versions;
 
+pub(crate) use build::build;
 pub(crate) use components::Probe;
 pub(crate) use strategies::service::ServiceAllocators;
 pub(crate) use subresources::connect::connector::KubeletConfig;
 pub(crate) use subresources::token::TokenRequests;
 
-use crate::admission::Admission;
 use crate::apimachinery::codec::json::projection::Mask;
-use crate::apimachinery::gvk::{GroupResource, GroupVersion, GroupVersionResource};
+use crate::apimachinery::gvk::{GroupResource, GroupVersion};
 use crate::apimachinery::status::Result;
 use crate::proxy::tls;
 use crate::registry::StoreLookup;
-use crate::registry::converting::{ConvertingStorage, PairConversion};
-use crate::registry::resource::{Backing, Connect, Resource, SubresourceHandler};
-use crate::registry::selectable_fields::SelectableFields;
+use crate::registry::resource::Resource;
 use crate::registry::store::Store;
 use crate::registry::strategy::RestStrategy;
-use crate::storage::Storage;
-use allocators::{IpAllocator, PortAllocator};
-use resource_builder::GroupVersionBuilder;
 use reviews::ReviewDependencies;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
-use strategies::service::Service;
-use strategies::service::addresses::IpAddressStore;
 use strategies::service::allocate::held_ports;
 use strategies::service::node_ports::{NodePortRecord, Repair};
-use subresources::cleanup::DeleteEndpoints;
-use subresources::connect::connector::BackendConnector;
-use subresources::connect::kubelet::Kubelets;
-use subresources::connect::log::Log;
-use subresources::connect::proxy::{Proxy, ProxyHandler};
-use subresources::connect::stream::{self, Stream};
 
 /// Configuration of the control plane.
 pub(crate) struct Config {
@@ -118,140 +105,6 @@ pub(crate) struct ControlPlane {
     stores: StoreLookup,
 }
 
-/// Creates every built-in resource and its store. `storage` opens the storage for a resource's key prefix;
-/// every write passes through `admission`. The stores are added to `stores`, where handlers and plugins find
-/// them.
-///
-/// # Errors
-/// [`BuildError`]
-pub(crate) fn build(
-    config: Config,
-    stores: &StoreLookup,
-    storage: &dyn Fn(&Resource) -> Arc<dyn Storage>,
-    admission: &Arc<dyn Admission>,
-) -> std::result::Result<ControlPlane, BuildError> {
-    let allocators = Arc::new(service_allocators(&config)?);
-    let connector = BackendConnector::new(config.kubelets).map_err(BuildError::KubeletAuthority)?;
-    let scale = |group, resource| -> Arc<dyn SubresourceHandler> {
-        let (stores, of) = (stores.clone(), (group, resource));
-        Arc::new(subresources::scale::Scale { stores, of })
-    };
-    let token = |how: &TokenRequests| -> Arc<dyn SubresourceHandler> {
-        let (config, stores) = (how.clone(), stores.clone());
-        Arc::new(subresources::token::Token { config, stores })
-    };
-    // Stored where upstream has it, and not served.
-    let ranges = GroupVersionBuilder {
-        group: "",
-        version: "v1",
-    };
-    let ranges = ranges
-        .kind("rangeallocations", "RangeAllocation")
-        .stored_at("ranges")
-        .build();
-    let node_ports = Arc::new(NodePortRecord::new(storage(&ranges), config.node_ports));
-    let parts = groups::core::Parts {
-        service: Arc::new(Service::new(
-            allocators.clone(),
-            Arc::new(IpAddressStore(stores.clone())),
-            node_ports.clone(),
-            Arc::new(DeleteEndpoints(stores.clone())),
-        )),
-        token: config.tokens.as_ref().map(token),
-        finalize: Arc::new(subresources::finalize::Finalize(stores.clone())),
-        // Two resources, one handler: `pods/binding` takes the pod's name from the URL, `bindings` from the
-        // body.
-        binding: Arc::new(subresources::binding::Binding(stores.clone())),
-        bindings: Arc::new(subresources::binding::Binding(stores.clone())),
-        eviction: Arc::new(subresources::eviction::Eviction(stores.clone())),
-        connections: connections(stores, connector),
-        scale: scale("", "replicationcontrollers"),
-        event_ttl_seconds: config.event_ttl_seconds,
-        components: Arc::new(components::Components::new(config.components.clone())),
-    };
-    let guard = strategies::rbac::EscalationGuard {
-        authorizer: config.review_dependencies.authorizer.clone(),
-        roles: config.review_dependencies.roles.clone(),
-    };
-    // Storages created so far and their selectable fields: further versions of a kind convert to and from
-    // these.
-    let mut hubs: HashMap<GroupVersionResource, (Arc<dyn Storage>, Option<SelectableFields>)> = HashMap::new();
-    let mut serve = |rows: Vec<Resource>| Group {
-        gv: rows.first().map(|r| r.gvk().group_version()).unwrap_or_default(),
-        resources: rows
-            .into_iter()
-            .map(|row| {
-                let row = Arc::new(row);
-                let storage: Arc<dyn Storage> = match &row.backing {
-                    Backing::Stored { .. } => {
-                        let stored = storage(&row);
-                        hubs.insert(row.gvr.clone(), (stored.clone(), row.selectable.clone()));
-                        stored
-                    }
-                    Backing::Converted { hub, conversion, .. } => {
-                        let (stored, fields) = hubs
-                            .get(hub)
-                            .cloned()
-                            .unwrap_or_else(|| unreachable!("the stored version is built before others: {hub:?}"));
-                        let kind = PairConversion(conversion.clone()).versions(fields);
-                        Arc::new(ConvertingStorage::new(stored, Arc::new(kind), PairConversion::SPOKE))
-                    }
-                    Backing::Computed(computed) => computed.clone(),
-                    Backing::CreateOnly(_) => Arc::new(reviews::NoStorage),
-                };
-                (row.clone(), Arc::new(Store::new(row, storage, admission.clone())))
-            })
-            .collect(),
-    };
-    let autoscaling = groups::autoscaling::v2();
-    let older_autoscaling = groups::autoscaling::v1(&autoscaling);
-    // Evaluated in order: a stored version must precede the versions converted from it (`hubs` above).
-    let groups = vec![
-        serve(groups::core::rows(parts)),
-        serve(groups::access::authentication(&config.review_dependencies)),
-        serve(groups::access::authorization(&config.review_dependencies)),
-        serve(groups::rbac::rows(&guard)),
-        serve(groups::apiextensions::rows(config.definitions)),
-        serve(groups::admissionregistration::rows()),
-        serve(groups::coordination::rows()),
-        serve(groups::discovery::rows()),
-        serve(groups::events::rows(config.event_ttl_seconds)),
-        serve(groups::flowcontrol::rows()),
-        serve(groups::scheduling::rows()),
-        serve(groups::apps::rows(groups::apps::Parts {
-            deployments: scale("apps", "deployments"),
-            replica_sets: scale("apps", "replicasets"),
-            stateful_sets: scale("apps", "statefulsets"),
-        })),
-        serve(autoscaling),
-        serve(older_autoscaling),
-        serve(groups::batch::rows()),
-        serve(groups::certificates::rows(Arc::new(
-            subresources::approval::ApprovalHandler(stores.clone()),
-        ))),
-        serve(groups::networking::rows()),
-        serve(groups::node::rows()),
-        serve(groups::policy::rows()),
-        serve(groups::resource::rows(stores, &config.review_dependencies.authorizer)),
-        serve(groups::storage::rows()),
-    ];
-    let plane = ControlPlane {
-        groups,
-        apiregistration: serve(groups::apiregistration::rows()),
-        allocators,
-        node_ports,
-        stores: stores.clone(),
-    };
-    // Checked before the stores are published, so that a failed build leaves `stores` unchanged.
-    if let Some(what) = first_duplicate(plane.groups.iter().chain([&plane.apiregistration])) {
-        return Err(BuildError::Duplicate(what));
-    }
-    let all = plane.groups.iter().chain([&plane.apiregistration]);
-    // Handlers hold this lookup instead of a store, because they are created before the stores exist.
-    stores.add(all.flat_map(|g| &g.resources).map(|(_, store)| store));
-    Ok(plane)
-}
-
 /// The first duplicate registration: of a group version, or of a resource or kind within one.
 fn first_duplicate<'a>(groups: impl Iterator<Item = &'a Group>) -> Option<String> {
     let mut seen = HashSet::new();
@@ -271,68 +124,6 @@ fn first_duplicate<'a>(groups: impl Iterator<Item = &'a Group>) -> Option<String
         }
     }
     None
-}
-
-/// The handlers of log, exec, proxy and the like.
-fn connections(stores: &StoreLookup, connector: BackendConnector) -> groups::core::Connections {
-    let kubelets = Kubelets {
-        stores: stores.clone(),
-        connector: Arc::new(connector),
-    };
-    let stream = |kind| -> Arc<dyn Connect> {
-        Arc::new(Stream {
-            kind,
-            stores: stores.clone(),
-            kubelets: kubelets.clone(),
-        })
-    };
-    let proxy = |to| -> Arc<dyn Connect> {
-        Arc::new(ProxyHandler {
-            to,
-            stores: stores.clone(),
-            kubelets: kubelets.clone(),
-        })
-    };
-    groups::core::Connections {
-        log: Arc::new(Log {
-            stores: stores.clone(),
-            kubelets: kubelets.clone(),
-        }),
-        exec: stream(stream::StreamKind::Exec),
-        attach: stream(stream::StreamKind::Attach),
-        portforward: stream(stream::StreamKind::PortForward),
-        pods_proxy: proxy(Proxy::Pods),
-        services_proxy: proxy(Proxy::Services {
-            // One counter for all Services: it only varies where each search for an endpoint starts.
-            next: AtomicUsize::default(),
-        }),
-        nodes_proxy: proxy(Proxy::Nodes),
-    }
-}
-
-fn service_allocators(config: &Config) -> std::result::Result<ServiceAllocators, BuildError> {
-    let ranges: Vec<IpAllocator> = config
-        .service_ranges
-        .iter()
-        .filter_map(|(ip, bits)| IpAllocator::new(*ip, *bits))
-        .collect();
-    // At most one range per family: a Service's IP families select the range
-    // (`ServiceAllocators::range_for`).
-    let fine = match ranges.as_slice() {
-        [_] => true,
-        [a, b] => a.family() != b.family(),
-        _ => false,
-    };
-    // `IpAllocator::new` has dropped ranges without a usable address.
-    if !fine || ranges.len() != config.service_ranges.len() {
-        return Err(BuildError::ServiceRange);
-    }
-    Ok(ServiceAllocators {
-        ranges,
-        // Filled once the ServiceCIDR objects have been read (`bootstrap::service_cidrs`).
-        service_cidrs: Default::default(),
-        ports: PortAllocator::new(config.node_ports.0, config.node_ports.1),
-    })
 }
 
 impl ControlPlane {

@@ -1,7 +1,7 @@
 //! Code shared by all proxies of the gateway: the aggregator's, and those of pods, services and nodes.
 //!
 //! - [`outbound`], [`dial`] and [`tls`] make connections; [`target`] reads where an object sends requests.
-//! - [`headers`], [`url`], [`links`] and [`html`] rewrite what passes through; [`policy`] restricts what a
+//! - [`headers`], [`interim`], [`url`], [`links`] and [`html`] rewrite what passes through; [`policy`] restricts what a
 //!   response can do in a browser, and [`hops`] detects loops.
 //! - [`transport`] pools connections to the addresses of one backend, balances requests over them and leaves
 //!   dead ones alone; it serves aggregated APIs and webhooks.
@@ -17,6 +17,7 @@ pub(crate) mod dial;
 pub(crate) mod headers;
 pub(crate) mod hops;
 pub(crate) mod html;
+pub(crate) mod interim;
 pub(crate) mod io;
 pub(crate) mod links;
 pub(crate) mod outbound;

@@ -147,6 +147,8 @@ enum ListKind {
 /// Constraints on a value in addition to its type.
 #[derive(Debug, std::default::Default)]
 struct Checks {
+    /// A type that does not exist, which no value has.
+    foreign_type: Option<Box<str>>,
     enumeration: Option<Box<Enumeration>>,
     minimum: Option<Bound>,
     maximum: Option<Bound>,

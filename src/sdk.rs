@@ -33,6 +33,14 @@
 //! A gateway can also serve such kinds in its own process: see [`ApiGroup`], [`crate::gateway::run_with`] and
 //! `examples/embedded-group`.
 //!
+//! | to | use |
+//! |---|---|
+//! | validate, default and prepare objects beyond their schema | [`Strategy`] |
+//! | admit writes by who the caller is, allocate | [`strategy::SideEffects`] |
+//! | serve an action or a view of an object | [`Subresource`] |
+//! | run a controller in the process | [`Store::watch_values`], on [`ApiServer::tasks`] |
+//! | call the server without a port, or serve it on a listener of one's own | [`ApiServer::service`] |
+//!
 //! Authentication and authorization are supplied by the caller; an extension server behind an aggregator
 //! (`examples/extension-server`) uses [`authn::Delegated`] and [`authz::Delegated`].
 
@@ -40,23 +48,29 @@ mod error;
 mod group;
 mod kind;
 mod port;
+mod subresource;
 
 pub use error::Error;
 pub use group::ApiGroup;
 pub use kind::Kind;
 pub use port::{Port, Running};
+pub use subresource::{CreateSubresource, GetSubresource, Subresource, UpdateSubresource};
 
-pub use crate::registry::resource::SubresourceHandler;
-pub use crate::registry::strategy::Change;
-pub use crate::registry::{Context, GarbageCollection, Store, Strategy, Verbs};
+pub use crate::registry::{Context, Store, StoreEvent, StoreWatch, Strategy};
 pub use crate::tasks::{Signal, Stragglers, TaskGroup};
+
+/// What a `Strategy` may have besides its own methods.
+pub mod strategy {
+    pub use crate::registry::strategy::{DeleteStrategy, GarbageCollection, NameRule, Outcome, Rules, SideEffects};
+}
 
 /// Authentication.
 pub mod authn {
-    pub use crate::authn::delegated::Delegated;
+    pub use crate::authn::delegated::{Delegated, DelegatedError};
+    pub use crate::authn::token_file::TokenFileError;
     pub use crate::authn::{
         AuthenticatedUser, AuthenticationError, Authenticator, BearerToken, Credentials, PresentedToken, SyncOutcome,
-        TokenAuthenticator, TokenFile, TokenUser, Union,
+        TokenAuthenticator, TokenFile, TokenUser, Union, X509,
     };
     pub use crate::request::{UserInfo, Warnings};
 }
@@ -64,6 +78,7 @@ pub mod authn {
 /// Authorization.
 pub mod authz {
     pub use crate::authz::delegated::{Delegated, Reviewer};
+    pub use crate::authz::rbac::PolicyRule;
     pub use crate::authz::{AlwaysAllow, AlwaysDeny, Attributes, Authorizer, Decision, Rules, Union, Verdict};
 }
 
@@ -74,7 +89,7 @@ pub mod client {
 
 /// Certificates of a server, and the CA bundles of its clients.
 pub mod pki {
-    pub use crate::pki::certs::DynamicCa;
+    pub use crate::pki::certs::{CertError, DynamicCa};
     pub use crate::pki::{PkiError, ServingPair, ensure_serving};
 }
 
@@ -88,10 +103,11 @@ use crate::endpoints::discovery::versions;
 use crate::endpoints::install::{PublishedDocuments, install};
 use crate::endpoints::openapi::OpenApiV2;
 use crate::registry::resource::{Backing, Resource};
-use crate::request::Handler;
 use crate::server::lifecycle::PreShutdownHook;
 use crate::server::reserved::ReservedThread;
-use crate::server::{ChainConfig, EmptyDelegate, Endpoints, GenericServer, HealthCheck, Lifecycle, Prepared};
+use crate::server::{
+    ChainConfig, EmptyDelegate, Endpoints, GatewayService, GenericServer, HealthCheck, Lifecycle, Prepared,
+};
 use crate::storage::embedded::{self, Engine};
 use crate::storage::{ResourceConfig, Storage};
 use crate::tasks::compute::{ComputePool, Config};
@@ -107,7 +123,7 @@ pub struct ApiServerBuilder {
     groups: Vec<ApiGroup>,
 }
 
-/// A server that is ready to be opened on a [`Port`].
+/// A server that is ready to be opened on a [`Port`], or to be called through its [`service`](Self::service).
 pub struct ApiServer {
     prepared: Prepared,
     engine: Arc<Engine>,
@@ -124,25 +140,48 @@ impl ApiServer {
         }
     }
 
-    /// The handler chain, for tests and for custom listeners.
+    /// The server as a `tower::Service` of HTTP requests: for tests, for layers, and for a listener of one's own.
+    /// Requests pass the whole filter chain. Such a listener sees to TLS, and client certificates do not
+    /// authenticate; a server on a [`Port`] has both.
     ///
-    /// In a test, a request that needs no port:
+    /// A server whose requests need no port:
     ///
-    /// ```no_run
-    /// use torana::gateway::{Body, GatewayService};
-    /// use torana::sdk::ApiServer;
+    /// ```
+    /// use std::sync::Arc;
+    /// use torana::gateway::Body;
+    /// use torana::json;
+    /// use torana::sdk::authn::{BearerToken, TokenFile};
+    /// use torana::sdk::authz::AlwaysAllow;
+    /// use torana::sdk::{ApiServer, Context, Kind};
     /// use tower::ServiceExt as _;
     ///
-    /// # async fn test(server: ApiServer) -> Result<(), Box<dyn std::error::Error>> {
-    /// let request = http::Request::get("/apis/gadgets.example.com/v1/gadgets");
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let dir = tempfile::tempdir()?;
+    /// let tokens = BearerToken::new(Arc::new(TokenFile::parse("tokens.csv", "secret,jane,u1,dev")?));
+    /// let gadget = Kind::namespaced("Gadget", "gadgets", json!({"type": "object"}));
+    /// let server = ApiServer::builder(dir.path())
+    ///     .group_version("gadgets.example.com", "v1", [gadget])
+    ///     .build(Arc::new(tokens), Arc::new(AlwaysAllow))?;
+    /// let gadgets = server.store("gadgets").ok_or("it is a kind of this server")?;
+    /// let one = json!({"apiVersion": "gadgets.example.com/v1", "kind": "Gadget", "metadata": {"name": "one"}});
+    /// gadgets.create_value(&Context::system("default"), one).await?;
+    ///
+    /// let request = http::Request::get("/apis/gadgets.example.com/v1/namespaces/default/gadgets/one");
     /// let request = request.header("authorization", "Bearer secret").body(Body::empty())?;
-    /// let response = GatewayService::new(server.handler()).oneshot(request).await?;
+    /// let response = server.service().oneshot(request).await?;
     /// assert_eq!(response.status(), 200);
     /// # Ok(())
     /// # }
     /// ```
-    pub fn handler(&self) -> Arc<dyn Handler> {
-        self.prepared.handler.clone()
+    pub fn service(&self) -> GatewayService {
+        GatewayService::new(self.prepared.handler.clone())
+    }
+
+    /// The server's own tasks, for controllers. [`Running::shut_down`] stops them after the last request and before
+    /// the store is closed.
+    pub fn tasks(&self) -> &TaskGroup {
+        &self.tasks
     }
 
     /// Runs a future when the shutdown begins, while requests are still served, and waits for it: to
@@ -162,7 +201,7 @@ impl ApiServer {
         self.prepared.pre_shutdown_hooks.push(PreShutdownHook::new(name, run));
     }
 
-    /// The store of a resource, by plural name.
+    /// The store of a resource, by plural name; of the first one if several groups have it.
     pub fn store(&self, plural: &str) -> Option<&Arc<Store>> {
         self.stores.iter().find(|s| s.resource().gvr.resource == plural)
     }

@@ -100,7 +100,7 @@ pub mod proxy {
 
 /// Requests without a socket (fuzz, the `fairness` benchmark, the complexity fuzzer).
 pub mod request {
-    pub use crate::request::{Body, Handler, RemoteAddr, Request, RequestContext, RequestInfo, UserInfo};
+    pub use crate::request::{Body, RemoteAddr, Request, RequestContext, RequestInfo, UserInfo};
 }
 
 /// Schemas of custom resources (fuzz, the `expressions` benchmark).

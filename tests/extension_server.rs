@@ -8,15 +8,19 @@ mod polish;
 
 use http::Method;
 use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 use torana::apimachinery::Value;
+use torana::apimachinery::codec::json as json_codec;
+use torana::gateway::{Body, GatewayService};
 use torana::json;
 use torana::sdk::authn::{BearerToken, TokenFile};
 use torana::sdk::authz::AlwaysAllow;
 use torana::sdk::client::{Client, ClientConfig, ClientError};
 use torana::sdk::pki;
-use torana::sdk::{ApiServer, Port, Running};
+use torana::sdk::{ApiServer, Context, Port, Running, Store, StoreEvent};
+use tower::ServiceExt as _;
 
 const GADGETS: &str = "/apis/gadgets.example.com/v1/namespaces/default/gadgets";
 const WORKSHOPS: &str = "/apis/gadgets.example.com/v1/workshops";
@@ -37,11 +41,7 @@ fn serve_with(prepare: impl FnOnce(&mut ApiServer)) -> Served {
     let pair = pki::ensure_serving(&dir.path().join("pki"), &["localhost"], &[localhost], SystemTime::now())
         .expect("a certificate");
     let port = Port::bind((localhost, 0).into(), &pair, Vec::new()).expect("a port");
-    let tokens = TokenFile::parse("tokens", "secret,jane,u1,dev").expect("a token file");
-    let mut server = ApiServer::builder(dir.path().join("store"))
-        .group_version(kinds::GROUP, kinds::VERSION, kinds::all())
-        .build(Arc::new(BearerToken::new(Arc::new(tokens))), Arc::new(AlwaysAllow))
-        .expect("the server is built");
+    let mut server = build(dir.path());
     prepare(&mut server);
     let config = ClientConfig {
         server: format!("https://{}", port.local_addr()),
@@ -57,6 +57,30 @@ fn serve_with(prepare: impl FnOnce(&mut ApiServer)) -> Served {
         running,
         _dir: dir,
     }
+}
+
+/// A server with its store in this directory.
+fn build(dir: &Path) -> ApiServer {
+    let tokens = TokenFile::parse("tokens", "secret,jane,u1,dev").expect("a token file");
+    ApiServer::builder(dir.join("store"))
+        .group_version(kinds::GROUP, kinds::VERSION, kinds::all())
+        .build(Arc::new(BearerToken::new(Arc::new(tokens))), Arc::new(AlwaysAllow))
+        .expect("the server is built")
+}
+
+/// Sends a request of jane's to a server without a port.
+async fn call(service: &GatewayService, method: &str, path: &str, body: &Value) -> (u16, Value) {
+    let request = http::Request::builder()
+        .method(method)
+        .uri(path)
+        .header("authorization", "Bearer secret")
+        .header("content-type", "application/json")
+        .body(Body::full(json_codec::to_vec(body)))
+        .expect("a request");
+    let response = service.clone().oneshot(request).await.expect("errors are responses");
+    let (head, body) = response.into_parts();
+    let body = body.collect(1 << 20).await.expect("a whole body");
+    (head.status.as_u16(), json_codec::decode(&body).unwrap_or_default())
 }
 
 fn gadget(name: &str, size: i64) -> Value {
@@ -244,6 +268,70 @@ async fn the_group_is_in_discovery_and_openapi() {
     dangling(&openapi, schemas);
     assert_eq!(client.get("/readyz").await.expect("ready").str_at(&["message"]), "ok");
     running.shut_down().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_without_a_port_serves_the_verbs_that_have_handlers() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = build(dir.path());
+    let service = server.service();
+    assert_eq!(call(&service, "POST", GADGETS, &gadget("one", 3)).await.0, 201);
+    let (code, resources) = call(&service, "GET", "/apis/gadgets.example.com/v1", &Value::Null).await;
+    assert_eq!(code, 200);
+    let resources = resources.get("resources").items();
+    let polish = resources.iter().find(|r| r.str_at(&["name"]) == "gadgets/polish");
+    let polish = polish.expect("the subresource is listed");
+    assert_eq!(polish.get("verbs"), &json!(["create", "get"]));
+    let object = json!({"apiVersion": "gadgets.example.com/v1", "kind": "Polish", "metadata": {"name": "one"}});
+    let path = format!("{GADGETS}/one/polish");
+    assert_eq!(call(&service, "PUT", &path, &object).await.0, 405);
+    assert_eq!(call(&service, "GET", &path, &Value::Null).await.0, 200);
+    server.shut_down().await;
+    assert_eq!(call(&service, "GET", &path, &Value::Null).await.0, 503);
+}
+
+/// Says `Ready` in the status of every gadget.
+async fn control(gadgets: Arc<Store>) {
+    let mut events = gadgets.watch_values("").await.expect("a watch");
+    while let Some(event) = events.next().await {
+        let StoreEvent::Applied(gadget) = event else { continue };
+        let ready = |live: &Value| {
+            let mut gadget = live.clone();
+            gadget.set(&["status", "phase"], "Ready");
+            Ok(gadget)
+        };
+        let cx = Context::system(gadget.str_at(&["metadata", "namespace"]));
+        let name = gadget.str_at(&["metadata", "name"]);
+        // The gadget may be deleted already.
+        let _ = gadgets.update_with(&cx, name, "status", ready).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_controller_follows_and_changes_objects_in_the_process() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = build(dir.path());
+    let service = server.service();
+    let gadgets = server.store("gadgets").expect("a kind of the server").clone();
+    assert!(server.tasks().spawn_until_stopped("control", control(gadgets.clone())));
+    let mut events = gadgets.watch_values("default").await.expect("a watch");
+    assert_eq!(events.next().await, Some(StoreEvent::Synced));
+
+    assert_eq!(call(&service, "POST", GADGETS, &gadget("one", 3)).await.0, 201);
+    loop {
+        let Some(StoreEvent::Applied(gadget)) = events.next().await else {
+            panic!("the watch goes on");
+        };
+        if gadget.str_at(&["status", "phase"]) == "Ready" {
+            break;
+        }
+    }
+    assert_eq!(gadgets.list_values("default").await.expect("a list").len(), 1);
+    let cx = Context::system("default");
+    assert_eq!(gadgets.delete_value(&cx, "one").await, Ok(true));
+    assert!(matches!(events.next().await, Some(StoreEvent::Deleted(_))));
+    server.shut_down().await;
+    assert_eq!(events.next().await, None);
 }
 
 /// Fails if a `$ref` in a document points to a schema that does not exist.

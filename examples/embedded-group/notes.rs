@@ -2,8 +2,7 @@
 
 use torana::apimachinery::{ErrorList, FieldError, FieldPath, Value};
 use torana::json;
-use torana::sdk::Strategy;
-use torana::sdk::{ApiGroup, Kind};
+use torana::sdk::{ApiGroup, Kind, Strategy};
 
 /// The API group's name.
 pub(crate) const GROUP: &str = "notes.example.com";

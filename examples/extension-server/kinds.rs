@@ -1,10 +1,9 @@
 //! The kinds of this server: names, schemas, and the rules that a schema cannot express.
 
-use crate::polish::Polishing;
+use crate::polish;
 use torana::apimachinery::{ErrorList, FieldError, FieldPath, Value};
 use torana::json;
-use torana::sdk::Kind;
-use torana::sdk::{Strategy, Verbs};
+use torana::sdk::{Kind, Strategy};
 
 /// The API group.
 pub(crate) const GROUP: &str = "gadgets.example.com";
@@ -47,7 +46,7 @@ fn gadget() -> Kind {
         .column("Size", "integer", "spec.size")
         .column("Colour", "string", "spec.colour")
         .column("Phase", "string", "status.phase")
-        .subresource("polish", "Polish", Verbs::GET.with(Verbs::CREATE), Polishing::new)
+        .subresource(polish::subresource)
 }
 
 fn workshop() -> Kind {

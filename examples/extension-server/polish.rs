@@ -5,18 +5,18 @@ use std::sync::Arc;
 use torana::apimachinery::status::Result;
 use torana::apimachinery::{FieldError, FieldPath, ObjectView, Status, Value};
 use torana::json;
-use torana::sdk::SubresourceHandler;
-use torana::sdk::{Context, Store};
+use torana::sdk::{Context, CreateSubresource, GetSubresource, Store, Subresource};
 
-/// The subresource handler; works on the store of gadgets.
-pub(crate) struct Polishing(Arc<Store>);
-
-impl Polishing {
-    /// A handler for this store.
-    pub(crate) fn new(gadgets: Arc<Store>) -> Self {
-        Self(gadgets)
-    }
+/// The subresource of the gadgets in this store.
+pub(crate) fn subresource(gadgets: Arc<Store>) -> Subresource {
+    let polishing = Arc::new(Polishing(gadgets));
+    Subresource::new("polish", "Polish")
+        .get(polishing.clone())
+        .create(polishing)
 }
+
+/// Works on the store of gadgets.
+struct Polishing(Arc<Store>);
 
 fn polish(gadget: &Value) -> Value {
     let times = gadget.at(&["status", "polished"]).as_i64().unwrap_or(0);
@@ -29,11 +29,14 @@ fn polish(gadget: &Value) -> Value {
 }
 
 #[async_trait]
-impl SubresourceHandler for Polishing {
+impl GetSubresource for Polishing {
     async fn get(&self, cx: &Context, name: &str) -> Result<Value> {
         Ok(polish(&self.0.get_value(&cx.namespace, name).await?))
     }
+}
 
+#[async_trait]
+impl CreateSubresource for Polishing {
     async fn create(&self, cx: &Context, name: &str, object: Value) -> Result<Value> {
         let asked = object.at(&["spec", "times"]);
         let times = if asked.is_null() {
@@ -53,12 +56,5 @@ impl SubresourceHandler for Polishing {
             Ok(gadget)
         };
         Ok(polish(&self.0.update_with(cx, name, "status", polished).await?))
-    }
-
-    async fn update(&self, _: &Context, _: &str, _: Value) -> Result<Value> {
-        Err(Status::method_not_supported(
-            &self.0.resource().group_resource(),
-            "update",
-        ))
     }
 }

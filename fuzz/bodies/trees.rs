@@ -7,7 +7,7 @@ use torana::api::{self, TypeDef, decode};
 use torana::apimachinery::apply::managed::Writer;
 use torana::apimachinery::apply::{self, ApplyRequest, FieldSet};
 use torana::apimachinery::codec::{cbor, json, yaml};
-use torana::apimachinery::patch::{json_patch::JsonPatch, merge, shown, strategic};
+use torana::apimachinery::patch::{Decoding, json_patch::JsonPatch, merge, shown, strategic};
 use torana::apimachinery::value::{Map, Value};
 
 /// A sequence of choices: the input's bytes, then a pseudo-random sequence seeded by them.
@@ -327,12 +327,12 @@ pub(crate) fn any_tree(data: &[u8]) {
             let shown = shown.map(|text| json::decode(text.as_bytes()));
             assert_eq!(shown.as_ref(), Some(&Ok(tree.clone())), "{text}");
         };
-        if let Ok(p) = JsonPatch::decode(text.as_bytes(), false)
+        if let Ok(p) = JsonPatch::decode(text.as_bytes(), Decoding::Lenient)
             && let Ok(tree) = p.apply(pod())
         {
             same(shown::operated(&document, &text), &tree);
         }
-        if let Ok((patch, _)) = merge::decode(text.as_bytes(), false) {
+        if let Ok((patch, _)) = merge::decode(text.as_bytes(), Decoding::Lenient) {
             let mut tree = pod();
             merge::apply(&mut tree, patch);
             if text.starts_with('{') {

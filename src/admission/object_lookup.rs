@@ -211,6 +211,8 @@ impl ObjectLookup {
     /// 500 if the storage fails.
     pub(crate) async fn list_entries(&self, group: &str, resource: &str, namespace: &str) -> Result<Vec<Arc<Entry>>> {
         let storage = self.storage(group, resource)?;
+        // Clients fill namespaces, and thereby choose how long a list takes.
+        compute::leave_reactor_to_list(storage.count()).await;
         let listing = storage.list(Self::acknowledged_in(namespace, &storage)).await;
         Ok(listing.map_err(Status::internal)?.entries)
     }
@@ -228,6 +230,7 @@ impl ObjectLookup {
         let entries = match wanted {
             Wanted::Name(name) => Vec::from_iter(Self::cached_entry(storage, &key(namespace, name)).await?),
             Wanted::Labels(selector) => {
+                compute::leave_reactor_to_list(storage.count()).await;
                 let mut entries = storage.list(Self::acknowledged_in(namespace, storage)).await?.entries;
                 entries.retain(|entry| selector.matches(&|label| entry.label(label)));
                 entries
@@ -257,6 +260,44 @@ impl ObjectLookup {
         ListOptions {
             version: VersionMatch::NotOlderThan(acknowledged(storage)),
             ..ListOptions::latest(namespace)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admission::testing::cluster;
+    use crate::apimachinery::LabelSelector;
+    use crate::json;
+    use crate::tasks::compute::{ComputePool, Config, movable};
+    use crate::telemetry::Telemetry;
+    use futures_util::FutureExt as _;
+
+    fn here() -> std::thread::ThreadId {
+        std::thread::current().id()
+    }
+
+    #[tokio::test]
+    async fn many_objects_are_listed_off_the_reactor() {
+        let pool = ComputePool::start(Config::default(), Telemetry::new().compute.clone()).unwrap();
+        let object = |n: usize| json!({"metadata": {"name": (n.to_string()), "namespace": "x"}});
+        for (objects, by_label) in [(10, false), (10, true), (5000, false), (5000, true)] {
+            let lookup = cluster(&[("", "configmaps", (0..objects).map(object).collect())]);
+            let work = async move {
+                let storage = lookup.storage("", "configmaps").unwrap();
+                let selector = LabelSelector::parse("a=b").unwrap();
+                let selected = Wanted::Labels(&selector);
+                let listed = match by_label {
+                    true => ObjectLookup::objects_in(&storage, "x", selected).await.unwrap().len(),
+                    false => lookup.list_entries("", "configmaps", "x").await.unwrap().len(),
+                };
+                (listed, here())
+            };
+            let moved = pool.within(pool.flow("caller"), async { movable(work.boxed()).await });
+            let (listed, place) = moved.await.unwrap();
+            assert_eq!(listed, if by_label { 0 } else { objects });
+            assert_eq!(place != here(), objects == 5000);
         }
     }
 }

@@ -1,9 +1,11 @@
 //! Composition of the aggregator: builds its parts and installs routes, hooks and health checks into the head
 //! server. Entry point: [`Aggregator::install`].
 
+mod hooks;
+
 use super::apiservice::ApiService;
 use super::autoregister::{AutoRegister, Definition};
-use super::availability::{Availability, ControllerKind, Parts};
+use super::availability::{Availability, Parts};
 use super::backend_stats::{BackendLimits, StatsRegistry};
 use super::discovery::{Collector, GroupListHandler};
 use super::disk_cache::DiskCache;
@@ -20,7 +22,6 @@ use super::sync_status::SyncStatus;
 use super::transports::{ForwardingHeaders, Transports};
 use super::writer::ApiServiceWriter;
 use crate::apimachinery::gvk::GroupVersion;
-use crate::apimachinery::value::Str;
 use crate::client::{Informer, InformerHandle};
 use crate::endpoints::discovery::AggregatedDiscovery;
 use crate::endpoints::discovery::aggregated::{Negotiating, Priorities};
@@ -30,12 +31,12 @@ use crate::proxy::transport::ConnectionLimits;
 use crate::request::headers::IdentityHeaders;
 use crate::request::{RequestInfo, UnprotectedHandler};
 use crate::server::generic::GenericServer;
-use crate::server::health::{Endpoints, HealthCheck};
 use crate::server::request_labels::request_labels;
 use crate::storage::Storage;
 use crate::tasks::TaskGroup;
 use crate::telemetry::Telemetry;
 use crate::telemetry::requests::Labels;
+use hooks::Controllers;
 use http::StatusCode;
 use rustls::crypto::CryptoProvider;
 use rustls::sign::CertifiedKey;
@@ -160,61 +161,140 @@ impl Informers {
     }
 }
 
-/// The controllers that the hooks start. All of them subscribe to the informers when they are built, so that none
-/// misses an object.
-struct Controllers {
-    availability: Arc<Availability>,
-    registration: Arc<Registration>,
+/// The documents that backends publish, discovery and OpenAPI in both versions: what fetches them, and what holds
+/// the last good ones.
+struct BackendDocuments {
+    sync_status: SyncStatus,
     collector: Arc<Collector>,
-    /// Of OpenAPI v3 documents, and of v2 documents.
+    /// OpenAPI v3.
+    indices: Arc<RemoteIndices>,
+    /// OpenAPI v2.
+    documents: Arc<RemoteDocuments>,
     downloaders: [Arc<Downloader>; 2],
-    autoregister: Arc<AutoRegister>,
+}
+
+impl BackendDocuments {
+    fn new(api_services: &Informer<ApiService>, backends: &Aggregator, config: &Config) -> Self {
+        let (resolver, transports) = (&backends.resolver, &backends.transports);
+        // One for all: its permits bound the documents of all backends together.
+        let limits = Documents::new(config.documents);
+        // Documents of a previous process are served until the backends have answered.
+        let disk_cache = DiskCache::at(config.disk_cache_dir.clone(), limits.clone());
+        let sync_status = SyncStatus::new();
+        let collector = Collector::new(
+            api_services.clone(),
+            resolver.clone(),
+            transports.clone(),
+            config.discovery.clone(),
+            (disk_cache.clone(), config.keeps_discovery),
+            sync_status.clone(),
+            &config.telemetry,
+        );
+        let indices = Arc::new(RemoteIndices::new(disk_cache.clone()));
+        let documents = Arc::new(RemoteDocuments::new(disk_cache));
+        let downloads: [(Arc<dyn Download>, &'static str); 2] = [
+            (indices.clone(), "open_api_v3_aggregation_controller"),
+            (documents.clone(), "open_api_aggregation_controller"),
+        ];
+        let downloaders = downloads.map(|(what, queue)| {
+            Downloader::new(
+                api_services.clone(),
+                resolver.clone(),
+                transports.clone(),
+                what,
+                sync_status.clone(),
+                limits.clone(),
+                config.telemetry.queue(queue),
+            )
+        });
+        Self {
+            sync_status,
+            collector,
+            indices,
+            documents,
+            downloaders,
+        }
+    }
 }
 
 impl Aggregator {
     /// Installs routes, hooks and health checks into the head server. Nothing runs before the server's hooks.
     pub(crate) fn install(server: &mut GenericServer, config: Config) -> Self {
         let (informers, handles) = Informers::new(&config);
+        let api_services = &informers.api_services;
+        let backend_stats = Arc::new(StatsRegistry::new(config.backend_limits));
+        // The order of the subscriptions: subscribers are called in order, so whoever acts on a change of an
+        // APIService finds its route in place.
+        let aggregator = Self::new(server, &informers, &backend_stats, &config);
+        let documents = BackendDocuments::new(api_services, &aggregator, &config);
+        let autoregister = AutoRegister::new(
+            api_services.clone(),
+            &informers.definitions,
+            config.writer.clone(),
+            &server.delegate().listed_paths(),
+            &config.priorities,
+            ["autoregister", "crd_autoregistration_controller"].map(|name| config.telemetry.queue(name)),
+        );
+        let status = StatusHandler {
+            api_services: api_services.clone(),
+            resolver: aggregator.resolver.clone(),
+            transports: aggregator.transports.clone(),
+            backend_stats,
+            discovery: config.discovery.clone(),
+            sync_status: documents.sync_status.clone(),
+        };
+        server.mux().unlisted_handle(status::PATH, Arc::new(status));
+        serve_merged(server, api_services, &aggregator.registration, &documents, config);
+        let controllers = Controllers {
+            availability: aggregator.availability.clone(),
+            registration: aggregator.registration.clone(),
+            collector: documents.collector,
+            downloaders: documents.downloaders,
+            autoregister,
+        };
+        controllers.add_hooks(server, &informers, handles);
+        aggregator
+    }
+
+    /// What requests to backends go through: the addresses, the connections, the routes, and the availability that
+    /// both report to.
+    fn new(server: &GenericServer, informers: &Informers, backend_stats: &Arc<StatsRegistry>, config: &Config) -> Self {
         let Informers {
             api_services,
             services,
             endpoint_slices,
             references,
-            definitions,
-        } = &informers;
+            ..
+        } = informers;
         let telemetry = &config.telemetry;
-        let delegate = server.delegate().unprotected_handler();
         let index = ServiceIndex::new(services.clone(), endpoint_slices);
         let resolver = config.resolver.clone().unwrap_or_else(|| {
             let (index, loopback) = (index.clone(), config.loopback.as_str());
             Arc::new(ClusterResolver::new(index, loopback, config.to_endpoints))
         });
         let transports = Arc::new(Transports::new(
-            config.provider,
+            config.provider.clone(),
             references.clone(),
-            config.outbound,
+            config.outbound.clone(),
             config.connections.clone(),
             config.connection_limits,
             ForwardingHeaders {
                 hop: config.policy.hops.own().clone(),
-                identity: Arc::new(config.identity_headers.with_standard()),
+                identity: Arc::new(config.identity_headers.clone().with_standard()),
             },
             telemetry,
         ));
-        transports.set_identity(config.identity);
-        let backend_stats = Arc::new(StatsRegistry::new(config.backend_limits));
-        metrics::publish(telemetry, &backend_stats, &transports, &config.discovery);
+        transports.set_identity(config.identity.clone());
+        metrics::publish(telemetry, backend_stats, &transports, &config.discovery);
         let proxy = ProxyShared {
-            delegate: delegate.clone(),
+            delegate: server.delegate().unprotected_handler(),
             resolver: resolver.clone(),
-            tasks: config.connections,
+            tasks: config.connections.clone(),
             identities: Default::default(),
             reject_redirects: config.reject_redirects,
             terminations: Arc::new(telemetry.clone()),
-            policy: config.policy,
+            policy: config.policy.clone(),
         };
-        // Subscribers are called in order, so whoever acts on a change of an APIService finds its route in
-        // place.
         let registration = Registration::new(
             api_services.clone(),
             server.mux().clone(),
@@ -234,92 +314,12 @@ impl Aggregator {
             writer: config.writer.clone(),
             telemetry: telemetry.clone(),
         });
-
-        // The documents of backends: discovery, and OpenAPI in both versions.
-        let published = Documents::new(config.documents);
-        let disk_cache = DiskCache::at(config.disk_cache_dir, published.clone());
-        let sync_status = SyncStatus::new();
-        let collector = Collector::new(
-            api_services.clone(),
-            resolver.clone(),
-            transports.clone(),
-            config.discovery.clone(),
-            (disk_cache.clone(), config.keeps_discovery),
-            sync_status.clone(),
-            telemetry,
-        );
-        let indices = Arc::new(RemoteIndices::new(disk_cache.clone()));
-        let documents = Arc::new(RemoteDocuments::new(disk_cache));
-        let downloads: [(Arc<dyn Download>, &'static str); 2] = [
-            (Arc::clone(&indices) as _, "open_api_v3_aggregation_controller"),
-            (documents.clone(), "open_api_aggregation_controller"),
-        ];
-        let downloaders = downloads.map(|(what, queue)| {
-            Downloader::new(
-                api_services.clone(),
-                resolver.clone(),
-                transports.clone(),
-                what,
-                sync_status.clone(),
-                published.clone(),
-                telemetry.queue(queue),
-            )
-        });
-        let autoregister = AutoRegister::new(
-            api_services.clone(),
-            definitions,
-            config.writer,
-            &server.delegate().listed_paths(),
-            &config.priorities,
-            ["autoregister", "crd_autoregistration_controller"].map(|name| telemetry.queue(name)),
-        );
-
-        let mux = server.mux();
-        let status = StatusHandler {
-            api_services: api_services.clone(),
-            resolver: resolver.clone(),
-            transports: transports.clone(),
-            backend_stats,
-            discovery: config.discovery.clone(),
-            sync_status,
-        };
-        mux.unlisted_handle(status::PATH, Arc::new(status));
-        let groups: Arc<dyn UnprotectedHandler> = GroupListHandler::new(api_services.clone());
-        // Upstream's quirk: with the slash, the list does not negotiate the aggregated form.
-        mux.handle("/apis/", groups.clone());
-        let negotiating = Negotiating {
-            aggregated: config.discovery,
-            plain: groups,
-        };
-        mux.handle("/apis", Arc::new(negotiating));
-        let converted = documents.converted();
-        let backends = telemetry.backends.clone();
-        let merged = V2Handler::new(delegate.clone(), documents, api_services.clone(), backends);
-        mux.handle(V2_PATH, Arc::new(merged));
-        let openapi: Arc<dyn UnprotectedHandler> = Arc::new(OpenApiHandler {
-            local: [delegate].into_iter().chain(config.openapi).collect(),
-            remote: indices,
-            converted,
-            registration: registration.clone(),
-        });
-        mux.handle(ROOT, openapi.clone());
-        mux.handle_prefix(format!("{ROOT}/"), openapi);
-
-        let aggregator = Self {
+        Self {
             transports,
-            registration: registration.clone(),
-            availability: availability.clone(),
-            resolver,
-        };
-        let controllers = Controllers {
-            availability,
             registration,
-            collector,
-            downloaders,
-            autoregister,
-        };
-        controllers.add_hooks(server, &informers, handles);
-        aggregator
+            availability,
+            resolver,
+        }
     }
 
     /// Replaces the client certificate presented to backends. New connections use it; existing ones finish
@@ -343,6 +343,41 @@ impl Aggregator {
     }
 }
 
+/// Serves the documents that merge those of all groups, local and remote: `/apis` and OpenAPI in both versions.
+fn serve_merged(
+    server: &GenericServer,
+    api_services: &Informer<ApiService>,
+    registration: &Arc<Registration>,
+    documents: &BackendDocuments,
+    config: Config,
+) {
+    let mux = server.mux();
+    let groups: Arc<dyn UnprotectedHandler> = GroupListHandler::new(api_services.clone());
+    // Upstream's quirk: with the slash, the list does not negotiate the aggregated form.
+    mux.handle("/apis/", groups.clone());
+    let negotiating = Negotiating {
+        aggregated: config.discovery,
+        plain: groups,
+    };
+    mux.handle("/apis", Arc::new(negotiating));
+    let delegate = server.delegate().unprotected_handler();
+    let merged = V2Handler::new(
+        delegate.clone(),
+        documents.documents.clone(),
+        api_services.clone(),
+        config.telemetry.backends.clone(),
+    );
+    mux.handle(V2_PATH, Arc::new(merged));
+    let openapi: Arc<dyn UnprotectedHandler> = Arc::new(OpenApiHandler {
+        local: [delegate].into_iter().chain(config.openapi).collect(),
+        remote: documents.indices.clone(),
+        converted: documents.documents.converted(),
+        registration: registration.clone(),
+    });
+    mux.handle(ROOT, openapi.clone());
+    mux.handle_prefix(format!("{ROOT}/"), openapi);
+}
+
 /// Counts requests for the groups of APIServices under their own names.
 fn label_registered(api_services: &Informer<ApiService>, telemetry: &Telemetry) {
     let telemetry = telemetry.clone();
@@ -353,121 +388,6 @@ fn label_registered(api_services: &Informer<ApiService>, telemetry: &Telemetry) 
                 .set_registered(&s.group, &s.version, change.new.is_some());
         }
     });
-}
-
-impl Controllers {
-    /// Adds the hooks and health checks, under upstream's names.
-    fn add_hooks(self, server: &mut GenericServer, informers: &Informers, handles: InformerHandles) {
-        let initiated = server.add_paths_complete_signal("APIServiceRegistrationControllerInitiated");
-        self.start_informers(server, informers, handles);
-        let (first, fire) = (informers.api_services.synced().clone(), initiated.clone());
-        server.add_post_start_hook("apiservice-registration-controller", move |_| async move {
-            // The informer's callbacks create the routes, so after its initial sync all of them exist.
-            first.wait().await;
-            fire.fire();
-            Ok(())
-        });
-        let ready = initiated.clone();
-        server.add_post_start_hook("apiservice-wait-for-first-sync", move |_| async move {
-            ready.wait().await;
-            Ok(())
-        });
-        self.start_availability(server, informers);
-        let (c, ready) = (self.collector, initiated.clone());
-        server.add_post_start_hook("apiservice-discovery-controller", move |cx| async move {
-            ready.wait().await;
-            c.run_first_pass(&cx.tasks).await;
-            Ok(())
-        });
-        let hooks = ["apiservice-openapiv3-controller", "apiservice-openapi-controller"];
-        for (name, d) in hooks.into_iter().zip(self.downloaders) {
-            server.add_post_start_hook(name, move |cx| async move {
-                // Not awaited: backends that are slow in OpenAPI must not delay readiness.
-                d.start(&cx.tasks);
-                Ok(())
-            });
-        }
-        let r = self.autoregister.clone();
-        let defined = informers.definitions.synced().clone();
-        server.add_post_start_hook("kube-apiserver-autoregistration", move |cx| async move {
-            let stop = cx.tasks.stop_signal().clone();
-            cx.tasks.spawn_until_stopped("autoregistration", async move {
-                initiated.wait().await;
-                r.run().await;
-                // `keep` deletes APIServices without a definition, so all definitions must be known.
-                defined.wait().await;
-                r.keep(&stop).await;
-            });
-            Ok(())
-        });
-        let r = self.autoregister;
-        server.add_health_check(HealthCheck::new("autoregister-completion", Endpoints::ALL, move || {
-            r.completion()
-        }));
-    }
-
-    fn start_informers(&self, server: &mut GenericServer, informers: &Informers, handles: InformerHandles) {
-        let (served, probed) = (self.registration.clone(), self.availability.clone());
-        let referred = informers.references.synced();
-        server.add_post_start_hook("start-kube-aggregator-informers", move |cx| async move {
-            cx.tasks
-                .spawn_until_stopped("reference informers", handles.references.run());
-            cx.tasks.spawn_until_stopped("reference users", async move {
-                let renew = move |name: &Str| {
-                    served.renew(name);
-                    probed.enqueue(name);
-                };
-                handles.reference_users.run(renew).await;
-            });
-            cx.tasks.spawn_until_stopped("apiservice informer", async move {
-                // References first: otherwise an APIService would briefly count as one whose certificates are
-                // missing.
-                for known in referred {
-                    known.wait().await;
-                }
-                handles.api_services.run().await;
-            });
-            cx.tasks.spawn_until_stopped("service informer", handles.services.run());
-            cx.tasks
-                .spawn_until_stopped("endpointslice informer", handles.endpoint_slices.run());
-            cx.tasks
-                .spawn_until_stopped("definition informer", handles.definitions.run());
-            Ok(())
-        });
-    }
-
-    fn start_availability(&self, server: &mut GenericServer, informers: &Informers) {
-        let api_services = informers.api_services.synced();
-        let [services, slices] = [informers.services.synced(), informers.endpoint_slices.synced()];
-        // The remote controller would report Services as missing before the first list of them is known.
-        let controllers = [
-            (
-                "apiservice-status-local-available-controller",
-                "local availability start",
-                ControllerKind::Local,
-                vec![api_services.clone()],
-            ),
-            (
-                "apiservice-status-remote-available-controller",
-                "remote availability start",
-                ControllerKind::Remote,
-                vec![api_services.clone(), services.clone(), slices.clone()],
-            ),
-        ];
-        for (hook, task, kind, synced) in controllers {
-            let availability = self.availability.clone();
-            server.add_post_start_hook(hook, move |cx| async move {
-                let tasks = cx.tasks.clone();
-                cx.tasks.spawn_until_stopped(task, async move {
-                    for s in synced {
-                        s.wait().await;
-                    }
-                    availability.start(kind, &tasks);
-                });
-                Ok(())
-            });
-        }
-    }
 }
 
 impl TerminationMetrics for Telemetry {

@@ -18,6 +18,7 @@ pub use convert::v3_of;
 pub(crate) use download::{Download, Downloader};
 use last_good::LastGoodDocuments;
 pub use merge::{filter, merge};
+use v2::unavailable;
 pub(crate) use v2::{PATH as V2_PATH, RemoteDocuments, V2Handler};
 
 use super::apiservice::ApiService;
@@ -30,10 +31,12 @@ use super::registration::Registration;
 use crate::apimachinery::codec::json;
 use crate::apimachinery::value::{Map, Str, Value};
 use crate::endpoints::discovery::aggregated::hash;
+use crate::endpoints::openapi::cached::MEMORY;
 use crate::endpoints::openapi::{OpenApiV3, content};
 use crate::endpoints::options::Query;
 use crate::request::{Authorized, Body, FromBackend, Request, Response, UnprotectedHandler};
 use crate::sync::Mutex;
+use crate::tasks::off_thread;
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use http::{HeaderMap, HeaderName, StatusCode};
@@ -220,34 +223,25 @@ impl OpenApiHandler {
     }
 
     async fn index(&self, authorized: &Authorized, wants: &HeaderMap) -> Response {
-        let mut paths = Map::new();
-        for index in self.remote.all.load_full().values() {
-            for (key, value) in index.paths.iter() {
-                paths.insert(key, value.clone());
-            }
-        }
+        let remote = self.remote.all.load_full();
+        let mut own = Vec::new();
         for key in self.remote.legacy.load_full().values() {
             if let Some(document) = self.converted.document(key).await {
                 let mut place = Map::new();
                 place.insert("serverRelativeURL", format!("{ROOT}/{key}?hash={}", document.hash));
-                paths.insert(key.as_str(), place);
+                own.push((key.clone(), Value::Object(place)));
             }
         }
         // Local paths last, so that a backend cannot replace those of this server.
         for handler in &self.local {
-            let local = self.local_paths(handler, authorized).await;
-            for (key, value) in local
-                .as_ref()
-                .and_then(Value::as_object)
-                .into_iter()
-                .flat_map(Map::iter)
-            {
-                paths.insert(key, value.clone());
+            if let Some(Value::Object(local)) = self.local_paths(handler, authorized).await {
+                own.extend(local);
             }
         }
-        let mut document = Map::new();
-        document.insert("paths", paths);
-        let body = json::to_vec(&Value::Object(document));
+        // Off the reactor: backends choose how long their indices are.
+        let Some(body) = off_thread(MEMORY, move || joined(&remote, own)).await else {
+            return unavailable();
+        };
         // Upstream leaves the type to Go's content sniffing (kube-openapi/pkg/handler3), and makes the index
         // anew for every request.
         let now = time::OffsetDateTime::now_utc();
@@ -315,6 +309,17 @@ impl UnprotectedHandler for OpenApiHandler {
         }
         not_found()
     }
+}
+
+/// The index of these parts, of which `own` replace those of backends.
+fn joined(remote: &Indices, own: Vec<(Str, Value)>) -> Vec<u8> {
+    let theirs = remote.values().flat_map(|index| index.paths.iter());
+    let mut paths: Vec<(Str, Value)> = theirs.map(|(key, value)| (key.into(), value.clone())).collect();
+    paths.extend(own);
+    // In one step, of which the last pair with a key remains: one by one, each insertion would shift those after it.
+    let mut document = Map::new();
+    document.insert("paths", Map::from_pairs(paths));
+    json::to_vec(&Value::Object(document))
 }
 
 fn not_found() -> Response {

@@ -123,7 +123,7 @@ async fn serve(options: CompletedOptions, session: Session) -> Result<(), Error>
         false => None,
     };
     say(&session.greeting(&gateway, &loops, &data_dir));
-    let administrator = Loopback::administrator(&gateway.handler());
+    let administrator = Loopback::administrator(&gateway.handler);
     let manifests = session.apply.clone();
     // Pending, not ready, without manifests: its end would end the session.
     let beside = async move {

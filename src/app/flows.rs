@@ -63,7 +63,9 @@ pub(crate) fn follow(
     let controller = FlowController::new(seats, mandatory, Stored(lookup.clone()), telemetry);
     let informer = |plural| {
         let storage = plane.store(GROUP, plural).storage().clone();
-        Informer::new(storage, crate::storage::Entry::decode)
+        let (informer, feed) = Informer::new(storage, crate::storage::Entry::decode);
+        // A change of any of them digests all, of which one may have megabytes.
+        (informer, feed.blocking_while(|| true))
     };
     let (schemas, feed_schemas) = informer("flowschemas");
     let (levels, feed_levels) = informer("prioritylevelconfigurations");

@@ -16,12 +16,13 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
 /// Delivery mode of a backend (`--audit-log-mode`, `--audit-webhook-mode`).
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Mode {
-    /// Requests do not wait. Events are dropped if the queue is full.
+    /// Requests do not wait. Events are dropped if the queue is full, and lose their objects when those of all queued
+    /// events are too large.
     Batch(Batching),
     /// Requests wait until their events are stored or have failed.
     Blocking,
@@ -71,7 +72,7 @@ pub(crate) trait Sink: Send + Sync + 'static {
 pub(crate) struct Backend {
     sink: Arc<dyn Sink>,
     mode: Mode,
-    queue: Option<mpsc::Sender<Arc<Event>>>,
+    queue: Option<batch::Queue>,
     truncation: Option<Truncation>,
     metrics: AuditMetrics,
 }
@@ -87,8 +88,7 @@ impl Backend {
     ) -> Self {
         let queue = match &mode {
             Mode::Batch(how) => {
-                // `mpsc::channel` panics on zero.
-                let (queue, waiting) = mpsc::channel(how.buffer.max(1));
+                let (queue, waiting) = batch::Queue::new(how.buffer);
                 let worker = batch::Worker {
                     sink: sink.clone(),
                     how: how.clone(),
@@ -142,7 +142,7 @@ impl Backend {
         let event = self.fit(event)?;
         if let Some(queue) = &self.queue {
             // Never waits: a slow sink must not slow down requests in this mode.
-            if queue.try_send(event).is_err() {
+            if !queue.add(event) {
                 tracing::error!(backend = self.sink.name(), "audit event dropped: the buffer is full");
                 self.metrics.failed("buffered", 1);
             }

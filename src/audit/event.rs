@@ -244,6 +244,7 @@ impl Event {
     pub(crate) fn legacy(&self) -> String {
         let s = &*self.subject;
         let listed = |groups: &[String]| groups.iter().map(|g| quote(g)).collect::<Vec<_>>().join(",");
+        // As upstream, groups are shown only with a name.
         let named = s.user.as_ref().filter(|u| !u.name.is_empty());
         let (name, groups) = match named {
             Some(u) if !u.groups.is_empty() => (u.name.clone(), listed(&u.groups)),
@@ -295,6 +296,12 @@ impl Event {
         out.annotations
             .insert("audit.k8s.io/truncated".to_owned(), "true".to_owned());
         out
+    }
+
+    /// Size in bytes of what clients make long.
+    pub(crate) fn size(&self) -> usize {
+        let object = |object: &Option<Bytes>| object.as_ref().map_or(0, Bytes::len);
+        self.subject.uri.len() + object(&self.request_object) + object(&self.response_object)
     }
 }
 

@@ -25,7 +25,7 @@ pub struct PresentedToken<'a> {
 
 /// An object that a cached authentication depends on, such as the token's ServiceAccount in the version that
 /// was read.
-pub trait CacheDependency: std::fmt::Debug + Send + Sync + 'static {
+pub(crate) trait CacheDependency: std::fmt::Debug + Send + Sync + 'static {
     /// True if the object is certainly unchanged by any write acknowledged before this call. Never waits;
     /// when in doubt, returns false.
     fn is_unchanged(&self) -> bool;
@@ -45,12 +45,12 @@ pub struct TokenUser {
     pub annotations: Vec<(&'static str, String)>,
     /// The objects this result depends on; a cache may reuse it while they all hold. Empty if none are
     /// tracked.
-    pub dependencies: Vec<Arc<dyn CacheDependency>>,
+    pub(crate) dependencies: Vec<Arc<dyn CacheDependency>>,
 }
 
 impl TokenUser {
     /// True if every object this result depends on is unchanged.
-    pub fn is_current(&self) -> bool {
+    pub(crate) fn is_current(&self) -> bool {
         self.dependencies.iter().all(|dependency| dependency.is_unchanged())
     }
 }
@@ -376,6 +376,8 @@ fn subprotocols(headers: &HeaderMap) -> impl Iterator<Item = &str> {
         .iter()
         .filter_map(|v| v.to_str().ok())
         .flat_map(|v| v.split(','))
+        // The others are dropped with the token; no client offers as many.
+        .take(128)
         .map(str::trim)
 }
 

@@ -10,7 +10,8 @@ mod error;
 mod tokens;
 
 pub(crate) use config::Configuration;
-pub(crate) use error::{ConfigurationError, DelegatedError};
+pub(crate) use error::ConfigurationError;
+pub use error::DelegatedError;
 pub(crate) use tokens::TokenReviews;
 
 use super::{

@@ -70,16 +70,6 @@ impl TokenFile {
         }
         Ok(Self(tokens))
     }
-
-    /// The number of tokens.
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// True if the file had no tokens.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
 }
 
 #[async_trait]
@@ -188,7 +178,7 @@ mod tests {
     async fn lines_define_users_and_groups() {
         let text = "t1,jane,u1,\"dev,ops \"\r\n\nt2,joe,\n,nobody,x\nt1,jill,u3,one\n";
         let f = TokenFile::parse("f", text).unwrap();
-        assert_eq!(f.len(), 2);
+        assert_eq!(f.0.len(), 2);
         let jill = user(&f, "t1").await.unwrap();
         assert_eq!(
             (jill.name.as_str(), jill.groups.as_slice()),

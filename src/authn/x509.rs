@@ -86,6 +86,21 @@ pub(super) type ProxyMemo = Memo<Result<(), AuthenticationError>>;
 
 /// Authenticates client certificates. The result for a connection is cached for a minute, but no longer than
 /// the certificate is valid or the CA is current.
+///
+/// ```no_run
+/// use std::sync::Arc;
+/// use torana::sdk::Port;
+/// use torana::sdk::authn::{Union, X509};
+/// use torana::sdk::pki::{DynamicCa, ServingPair};
+///
+/// # fn open(pair: &ServingPair) -> Result<(), Box<dyn std::error::Error>> {
+/// let clients = DynamicCa::from_file("clients.crt")?;
+/// // Clients are asked for a certificate in the handshake, but it is verified only here.
+/// let port = Port::bind(([127, 0, 0, 1], 8443).into(), pair, vec![clients.clone()])?;
+/// let callers = Union::new(vec![Arc::new(X509::new(clients))]);
+/// # Ok(())
+/// # }
+/// ```
 pub struct X509 {
     ca: Arc<dyn ClientCaSource>,
     memo: Memo<CachedResult>,
@@ -111,7 +126,7 @@ impl X509 {
 
     /// Records the remaining lifetime of each request's certificate in `metrics`.
     #[must_use]
-    pub fn observing(mut self, metrics: ClientCertificateMetrics) -> Self {
+    pub(crate) fn observing(mut self, metrics: ClientCertificateMetrics) -> Self {
         self.metrics = Some(metrics);
         self
     }

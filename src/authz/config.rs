@@ -183,7 +183,7 @@ fn entry(v: &Value, at: &FieldPath, before: &[AuthorizerConfig], errors: &mut Er
         None => {
             let mut known = Mode::ALL.map(Mode::name);
             known.sort_unstable();
-            errors.push(FieldError::not_supported(&at.child("type"), kind, &known));
+            errors.push(FieldError::not_supported_string(&at.child("type"), kind, &known));
         }
         // Only webhooks may occur more than once (upstream's `repeatableAuthorizerTypes`).
         Some(mode) if mode != Mode::Webhook && before.iter().any(|b| b.mode == mode) => {
@@ -261,7 +261,7 @@ fn one_of(v: &Value, key: &str, known: &[&str], at: &FieldPath, errors: &mut Err
     if value.is_empty() {
         errors.push(FieldError::required(&at.child(key), ""));
     } else if !known.contains(&value) {
-        errors.push(FieldError::not_supported(&at.child(key), value, known));
+        errors.push(FieldError::not_supported_string(&at.child(key), value, known));
     }
     value.to_owned()
 }
@@ -321,7 +321,7 @@ fn webhook(v: &Value, at: &FieldPath, errors: &mut ErrorList) -> Option<WebhookC
             "this server does not run in the cluster it serves; give a KubeConfigFile",
         )),
         "" => errors.push(FieldError::required(&at.child("type"), "")),
-        other => errors.push(FieldError::not_supported(
+        other => errors.push(FieldError::not_supported_string(
             &at.child("type"),
             other,
             &["InClusterConfig", "KubeConfigFile"],

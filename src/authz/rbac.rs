@@ -111,6 +111,11 @@ impl Rbac {
         Ok(self.fresh().await?.held(user, namespace))
     }
 
+    /// Whether [`change`](Self::change) would wait for another one.
+    fn is_changing(&self) -> bool {
+        self.writing.try_lock().is_none()
+    }
+
     fn change(&self, edit: impl FnOnce(&mut Index)) {
         let _one_at_a_time = self.writing.lock();
         // Cheap: the maps are persistent, so this copies only their roots.

@@ -56,6 +56,8 @@ pub(crate) struct InformerHandle<T> {
     parse: fn(&Entry) -> T,
     /// Whether subscribers may need milliseconds for a small object.
     is_expensive: fn(&T) -> bool,
+    /// Whether subscribers would wait now.
+    is_busy: Option<Box<dyn Fn() -> bool + Send + Sync>>,
 }
 
 impl<T> Clone for Informer<T> {
@@ -79,6 +81,7 @@ impl<T: Send + Sync + 'static> Informer<T> {
             storage,
             parse,
             is_expensive: |_| false,
+            is_busy: None,
         };
         (informer, handle)
     }
@@ -185,6 +188,15 @@ impl<T: Send + Sync + 'static> InformerHandle<T> {
         Self { is_expensive, ..self }
     }
 
+    /// Notifies subscribers on the blocking pool while `is_busy` holds: they share a lock with those of another informer,
+    /// which may hold it for a large object of its own.
+    pub(crate) fn blocking_while(self, is_busy: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        Self {
+            is_busy: Some(Box::new(is_busy)),
+            ..self
+        }
+    }
+
     /// Keeps the informer up to date until the future is dropped.
     ///
     /// # Cancel safety
@@ -209,7 +221,8 @@ impl<T: Send + Sync + 'static> InformerHandle<T> {
             return blocking(move || informer.apply(&entry.key, parsed(&entry))).await;
         }
         let new = parsed(&entry);
-        if new.as_deref().is_some_and(self.is_expensive) {
+        let is_busy = self.is_busy.as_ref().is_some_and(|is_busy| is_busy());
+        if is_busy || new.as_deref().is_some_and(self.is_expensive) {
             return blocking(move || informer.apply(&entry.key, new)).await;
         }
         informer.apply(&entry.key, new);
@@ -288,7 +301,9 @@ async fn blocking(work: impl FnOnce() + Send + 'static) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::AtomicUsize;
+    use crate::controlplane::reviews::NoStorage;
+    use crate::storage::Draft;
+    use std::sync::atomic::{AtomicBool, AtomicUsize};
 
     #[test]
     fn a_subscriber_may_subscribe_another() {
@@ -311,5 +326,24 @@ mod tests {
         assert_eq!(told.load(Ordering::Relaxed), 0, "not of the change under way");
         informer.apply("a", None);
         assert_eq!(told.load(Ordering::Relaxed), 1);
+    }
+
+    #[tokio::test]
+    async fn a_change_is_reported_on_another_thread_while_a_subscriber_is_busy() {
+        let (informer, handle) = Informer::new(Arc::new(NoStorage), |_: &Entry| 0u8);
+        let here = || std::thread::current().id();
+        let reported = Arc::new(Mutex::new(here()));
+        let noted = reported.clone();
+        informer.subscribe(move |_| *noted.lock() = std::thread::current().id());
+        let busy = Arc::new(AtomicBool::new(false));
+        let asked = busy.clone();
+        let handle = handle.blocking_while(move || asked.load(Ordering::Relaxed));
+        let object = crate::json!({"metadata": {"name": "a"}});
+        let entry = Arc::new(Draft::new(&object, Vec::new()).into_entry("a", Revision(1)));
+        for (deleted, is_busy) in [(false, true), (false, false), (true, true)] {
+            busy.store(is_busy, Ordering::Relaxed);
+            handle.process(&entry, 1, deleted).await;
+            assert_eq!(*reported.lock() != here(), is_busy);
+        }
     }
 }

@@ -32,7 +32,7 @@ const WORKERS: usize = 5;
 /// Secrets that are queued before other tasks get their turn.
 const BATCH: usize = 64;
 
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Item {
     /// A Secret that was changed or deleted, or whose ServiceAccount was.
     Secret(Str, AccountToken),

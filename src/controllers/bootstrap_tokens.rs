@@ -3,12 +3,12 @@
 //! trusts the CA in it.
 
 use super::expiry::{self, Loop};
-use super::loopback::{Failure, Path, encode, found};
+use super::loopback::{Failure, Loopback, Path, encode, found};
 use super::secrets::{BOOTSTRAP_TOKENS, Secret};
 use super::term::Term;
 use crate::apimachinery::value::{Str, Value};
 use crate::client::{Change, Informer};
-use crate::storage::MinRevision;
+use crate::storage::{MinRevision, Storage};
 use crate::tasks::off_thread;
 use std::ops::Bound;
 
@@ -56,25 +56,28 @@ pub(crate) fn start_signer(term: &Term) {
     let api = term.client("bootstrap-signer");
     term.process(SIGNER, &queue, 1, move |key: Str| {
         let (api, tokens, maps) = (api.clone(), tokens.clone(), maps.clone());
-        async move {
-            // A partial list of tokens would remove valid signatures.
-            tokens.synced().wait().await;
-            // The cache suffices: `replace` fails on a stale resourceVersion, and the change brings the key back.
-            let live = maps.get(&key, MinRevision::Any).await.ok().flatten();
-            let Some(entry) = live else {
-                return Ok::<_, Failure>(());
-            };
-            // Off the reactor, because the kubeconfig is signed once per token.
-            let signed = off_thread(entry.json.len(), move || {
-                signed(entry.decode(), &tokens).map(|map| encode(&map))
-            });
-            let Some(map) = signed.await.flatten() else {
-                return Ok(());
-            };
-            let path = Path::core("kube-public", "configmaps").name("cluster-info");
-            found(api.replace(path, map).await).map(drop)
-        }
+        async move { sign(&api, &tokens, &*maps, &key).await }
     });
+}
+
+/// Brings the signatures of the ConfigMap `key` up to date.
+async fn sign(api: &Loopback, tokens: &Informer<Secret>, maps: &dyn Storage, key: &str) -> Result<(), Failure> {
+    // A partial list of tokens would remove valid signatures.
+    tokens.synced().wait().await;
+    // The cache suffices: `replace` fails on a stale resourceVersion, and the change brings the key back.
+    let Some(entry) = maps.get(key, MinRevision::Any).await? else {
+        return Ok(());
+    };
+    let tokens = tokens.clone();
+    // Off the reactor, because the kubeconfig is signed once per token.
+    let signed = off_thread(entry.json.len(), move || {
+        signed(entry.decode(), &tokens).map(|map| encode(&map))
+    });
+    let Some(map) = signed.await.flatten() else {
+        return Ok(());
+    };
+    let path = Path::core("kube-public", "configmaps").name("cluster-info");
+    found(api.replace(path, map).await).map(drop)
 }
 
 /// The ConfigMap with the signatures of all valid tokens; `None` if it has them, or has nothing to sign.
@@ -97,4 +100,42 @@ fn signed(mut map: Value, tokens: &Informer<Secret>) -> Option<Value> {
     }
     map.set(&["data"], data);
     Some(map)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::controlplane::reviews::NoStorage;
+    use crate::request::{Body, Handler, Request, Response};
+    use crate::storage::embedded::{Engine, Options, ResourceConfig};
+    use async_trait::async_trait;
+    use std::sync::Arc;
+
+    struct Unused;
+
+    #[async_trait]
+    impl Handler for Unused {
+        async fn handle(&self, _: Request) -> Response {
+            Response::new(Body::empty())
+        }
+    }
+
+    #[tokio::test]
+    async fn an_unreadable_config_map_is_retried() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let engine = Engine::open(dir.path(), Options::default()).expect("opens");
+        let prefix = "/registry/configmaps/";
+        let maps = engine.resource(ResourceConfig {
+            prefix: prefix.to_owned(),
+            fields: None,
+            compressed: false,
+        });
+        let (tokens, _) = Informer::new(Arc::new(NoStorage), Secret::from_entry);
+        tokens.synced().fire();
+        let handler: Arc<dyn Handler> = Arc::new(Unused);
+        let api = Loopback::service_account(&handler, "bootstrap-signer");
+        assert!(sign(&api, &tokens, &*maps, INFO).await.is_ok(), "there is none");
+        engine.release(prefix);
+        assert!(sign(&api, &tokens, &*maps, INFO).await.is_err());
+    }
 }

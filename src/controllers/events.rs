@@ -5,6 +5,7 @@
 
 use super::loopback::{Failure, Loopback, Path};
 use crate::apimachinery::time;
+use crate::apimachinery::validation::name_is_dns_subdomain;
 use crate::apimachinery::value::{Str, Value};
 use crate::cache::TtlCache;
 use crate::json;
@@ -15,6 +16,8 @@ use std::time::Duration;
 /// Events that are remembered in order to count repetitions, and for how long.
 const REMEMBERED: usize = 256;
 const REMEMBERED_FOR: Duration = Duration::from_secs(600);
+/// Bytes of a message, which may quote what a client wrote: as many as the `note` of an event may have.
+const MAX_MESSAGE: usize = 1024;
 // The patch type with which client-go's recorder counts repetitions.
 const MERGE: &str = "application/strategic-merge-patch+json";
 
@@ -75,6 +78,8 @@ impl Recorder {
 
     /// Writes a warning.
     pub(crate) async fn warn(&self, object: &Reference<'_>, reason: &str, message: &str) {
+        // It is remembered, too: megabytes in each of hundreds would stay.
+        let message = &message[..message.floor_char_boundary(MAX_MESSAGE)];
         if let Err(error) = self.write(object, reason, message).await {
             tracing::debug!(%error, reason, "an event was not written");
         }
@@ -100,8 +105,7 @@ impl Recorder {
                 return Ok(());
             }
         }
-        // client-go's scheme: unique without a read.
-        let name = Str::from(format!("{}.{:x}", object.name, now.unix_timestamp_nanos()));
+        let name = Str::from(event_name(object.name, now.unix_timestamp_nanos()));
         let event = json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": (name.as_str()), "namespace": namespace},
             "involvedObject": (object.to_value()), "reason": reason, "message": message, "type": "Warning", "count": 1,
             "source": {"component": (self.component)}, "reportingComponent": (self.component),
@@ -109,5 +113,59 @@ impl Recorder {
         self.api.create(path, &event).await?;
         self.recent.insert(key, (name, 1), REMEMBERED_FOR);
         Ok(())
+    }
+}
+
+/// The name of an event about an object, as client-go's `GenerateEventName` forms it: unique without a read.
+fn event_name(object: &str, nanos: i128) -> String {
+    let name = format!("{object}.{nanos:x}");
+    match name_is_dns_subdomain(&name, false).is_empty() {
+        true => name,
+        // Roles have names such as `system:a`, and any name may be as long as an event's.
+        false => uuid::Uuid::new_v4().to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::{Body, Handler, Request, Response};
+    use crate::sync::Mutex;
+    use async_trait::async_trait;
+
+    /// Accepts every event.
+    struct Accepting(Arc<Mutex<Vec<usize>>>);
+
+    #[async_trait]
+    impl Handler for Accepting {
+        async fn handle(&self, request: Request) -> Response {
+            let size = request.into_body().as_full().map_or(0, <[u8]>::len);
+            self.0.lock().push(size);
+            Response::new(Body::full("{}"))
+        }
+    }
+
+    #[tokio::test]
+    async fn messages_are_bounded_in_what_is_written_and_remembered() {
+        let sizes: Arc<Mutex<Vec<usize>>> = Arc::default();
+        let handler: Arc<dyn Handler> = Arc::new(Accepting(sizes.clone()));
+        let recorder = Recorder::new(&Loopback::manager(&handler, "test"), "test");
+        let object = Reference::new("v1", "ConfigMap", "x/a", "u");
+        let message = "ä".repeat(MAX_MESSAGE);
+        recorder.warn(&object, "Reason", &message).await;
+        let key: Key = ("ConfigMap/x/a/u".into(), "Reason".into(), message[..MAX_MESSAGE].into());
+        assert!(recorder.recent.get(&key).is_some());
+        let sizes = sizes.lock().clone();
+        assert!(sizes.len() == 1 && sizes[0] < 3 * MAX_MESSAGE, "{sizes:?}");
+    }
+
+    #[test]
+    fn events_have_valid_names_whatever_their_object_is_called() {
+        assert_eq!(event_name("a.b", 255), "a.b.ff");
+        let long = "x".repeat(250);
+        for object in ["system:a", &long] {
+            let name = event_name(object, 255);
+            assert!(name_is_dns_subdomain(&name, false).is_empty(), "{name}");
+        }
     }
 }

@@ -7,7 +7,9 @@ use crate::apimachinery::value::Str;
 use crate::client::Change;
 use crate::json;
 use crate::storage::Entry;
+use crate::tasks::WorkQueue;
 use ::time::OffsetDateTime;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The informer's record of an object that may expire.
@@ -38,12 +40,7 @@ pub(crate) fn start<T: Expiring>(term: &Term, of: Loop, parse: fn(&Entry) -> T) 
     let queue = term.queue::<Str>(of.queue);
     let changed = queue.clone();
     let objects = term.inform((of.group, of.resource), parse, |objects| {
-        objects.subscribe(move |change: &Change<'_, T>| {
-            if let Some(at) = change.new.and_then(|object| object.expires()) {
-                // An earlier timer of the object stays and is harmless: the worker checks the time again.
-                changed.add_after(change.key.into(), until(at));
-            }
-        });
+        objects.subscribe(move |change: &Change<'_, T>| schedule(&changed, change));
     });
     let Some(objects) = objects else { return };
     let api = term.client(of.service_account);
@@ -75,4 +72,51 @@ pub(crate) fn start<T: Expiring>(term: &Term, of: Loop, parse: fn(&Entry) -> T) 
             }
         }
     });
+}
+
+/// Sets the timer of an object after a change.
+fn schedule<T: Expiring>(queue: &WorkQueue<Str>, change: &Change<'_, T>) {
+    let expires = |object: Option<&Arc<T>>| object.and_then(|object| object.expires());
+    match (expires(change.old), expires(change.new)) {
+        // An earlier timer of the object stays and is harmless: the worker checks the time again.
+        (_, Some(at)) => queue.add_after(change.key.into(), until(at)),
+        // A timer without an object would stay until it is due, which may be in decades.
+        (Some(_), None) => queue.remove(&change.key.into()),
+        (None, None) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tasks::Backoff;
+    use crate::telemetry::Telemetry;
+    use futures_util::FutureExt as _;
+
+    struct Token(OffsetDateTime);
+
+    impl Expiring for Token {
+        fn expires(&self) -> Option<OffsetDateTime> {
+            Some(self.0)
+        }
+
+        fn uid(&self) -> &str {
+            "u"
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_timer_of_a_deleted_object_is_removed() {
+        let token = Arc::new(Token(OffsetDateTime::now_utc() + Duration::from_secs(10)));
+        for deleted in [false, true] {
+            let queue = WorkQueue::new(Backoff::CONTROLLER, Telemetry::new().queue("q"));
+            let change = |old, new| schedule(&queue, &Change { key: "a/t", old, new });
+            change(None, Some(&token));
+            if deleted {
+                change(Some(&token), None);
+            }
+            tokio::time::advance(Duration::from_secs(20)).await;
+            assert_eq!(queue.next().now_or_never().is_some(), !deleted);
+        }
+    }
 }

@@ -5,7 +5,7 @@ mod tracked;
 
 pub(crate) use tracked::{FOREGROUND, ORPHAN, OwnerReference, Tracked, Uid};
 
-use super::loopback::Path;
+use super::loopback::{Failure, Path};
 use crate::apimachinery::value::Str;
 use crate::client::{Change, Informer};
 use crate::registry::{StoreLookup, StoredResource};
@@ -15,7 +15,15 @@ use crate::tasks::{Signal, TaskGroup, off_thread};
 use arc_swap::ArcSwap;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::watch;
+use tokio::time::Instant;
+
+/// How long [`Objects::catch_up`] waits, and how long it takes until kinds that have not been read are reported. A kind
+/// of which an object cannot be decrypted is never read.
+const MAX_WAIT: Duration = Duration::from_secs(30);
+/// Resources that a report names.
+const MAX_NAMED: usize = 10;
 
 /// Names of a resource.
 #[derive(Debug, PartialEq, Eq)]
@@ -40,6 +48,11 @@ impl Resource {
             "" => self.version.to_string(),
             group => format!("{group}/{}", self.version),
         }
+    }
+
+    /// `<resource>.<group>`, for messages.
+    fn qualified(&self) -> String {
+        format!("{}.{}", self.plural, self.group)
     }
 }
 
@@ -109,15 +122,27 @@ impl Objects {
     }
 
     /// Waits until everything that was written before has been reported.
-    pub(crate) async fn catch_up(&self) {
+    ///
+    /// # Errors
+    /// After [`MAX_WAIT`]: without an end, a kind that is never read would take one worker after the other.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub(crate) async fn catch_up(&self) -> Result<(), Failure> {
+        let deadline = Instant::now() + MAX_WAIT;
         for of in self.all() {
-            // A kind whose definition is deleted meanwhile never catches up. Biased, because it may have done so before.
+            // A kind whose definition is deleted meanwhile never catches up. Biased: it may have been deleted before.
             tokio::select! {
                 biased;
                 () = of.stop.wait() => {}
                 () = of.objects.catch_up(&*of.storage) => {}
+                () = tokio::time::sleep_until(deadline) => {
+                    let resource = of.resource.qualified();
+                    return Err(Failure::unreadable(format!("the objects of {resource} have not been read yet")));
+                }
             }
         }
+        Ok(())
     }
 
     /// Follows the objects in `tasks`, if anybody observes them.
@@ -223,8 +248,7 @@ impl Following {
             self.update().await;
             // Before waiting, so that `of_kind` finds new kinds while their objects are being read.
             objects.followed.store(Arc::new(self.followed.clone()));
-            let kinds: Vec<Signal> = self.followed.values().map(|of| of.objects.synced().clone()).collect();
-            if !all_synced(&kinds, changes.as_mut()).await {
+            if !self.all_synced(changes.as_mut()).await {
                 continue;
             }
             objects.ready.fire();
@@ -233,6 +257,19 @@ impl Following {
                 return;
             }
         }
+    }
+
+    /// As [`all_synced`] for the followed resources. Reports those that take long: loops wait for all of them.
+    async fn all_synced(&self, changes: Option<&mut watch::Receiver<()>>) -> bool {
+        let kinds: Vec<Signal> = self.followed.values().map(|of| of.objects.synced().clone()).collect();
+        let mut synced = std::pin::pin!(all_synced(&kinds, changes));
+        if let Ok(synced) = tokio::time::timeout(MAX_WAIT, &mut synced).await {
+            return synced;
+        }
+        let unread = self.followed.values().filter(|of| !of.objects.synced().fired());
+        let names: Vec<String> = unread.take(MAX_NAMED).map(|of| of.resource.qualified()).collect();
+        tracing::warn!(resources = ?names, "objects cannot be read; garbage collection and quotas wait for them");
+        synced.await
     }
 
     fn add(&mut self, of: StoredResource, custom: bool) {
@@ -328,8 +365,7 @@ mod tests {
         assert_eq!(all_synced(&[], None).now_or_never(), Some(true));
     }
 
-    #[test]
-    fn a_kind_whose_definition_is_gone_is_not_waited_for() {
+    fn unread() -> Objects {
         let resource = Resource {
             group: "g".into(),
             version: "v1".into(),
@@ -337,9 +373,22 @@ mod tests {
             kind: "Gadget".into(),
             namespaced: true,
         };
-        let objects = Objects::unread(resource, Arc::new(NoStorage));
-        assert_eq!(objects.catch_up().now_or_never(), None);
+        Objects::unread(resource, Arc::new(NoStorage))
+    }
+
+    #[tokio::test]
+    async fn a_kind_whose_definition_is_gone_is_not_waited_for() {
+        let objects = unread();
+        assert!(objects.catch_up().now_or_never().is_none());
         objects.all()[0].stop.fire();
-        assert_eq!(objects.catch_up().now_or_never(), Some(()));
+        assert!(matches!(objects.catch_up().now_or_never(), Some(Ok(()))));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_kind_that_is_never_read_is_not_waited_for_without_end() {
+        let since = Instant::now();
+        let failed = unread().catch_up().await.expect_err("nobody reads it");
+        assert!(failed.message.contains("gadgets.g"), "{failed}");
+        assert_eq!(since.elapsed().as_secs(), MAX_WAIT.as_secs());
     }
 }

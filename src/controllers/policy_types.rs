@@ -119,6 +119,11 @@ fn too_long() -> Failure {
     Failure::unreadable("the types of the policy could not be checked in time")
 }
 
+/// Bytes of one issue, which quotes its expression, and of the warnings together: ten kinds may multiply a policy of a
+/// megabyte, and its status has to fit into a request.
+const MAX_ISSUE: usize = 4 << 10;
+const MAX_TEXT: usize = 512 << 10;
+
 fn warnings(policy: &Value, objects: &[(Gvk, Shape)], params: Option<&Shape>) -> Vec<Value> {
     let spec = policy.get("spec");
     let checkers: Vec<(&Gvk, TypeChecker)> = objects
@@ -134,7 +139,7 @@ fn warnings(policy: &Value, objects: &[(Gvk, Shape)], params: Option<&Shape>) ->
         })
         .collect();
     let at = FieldPath::new("spec").child("validations");
-    let mut warnings = Vec::new();
+    let (mut warnings, mut left) = (Vec::new(), MAX_TEXT);
     for (i, validation) in spec.get("validations").items().iter().enumerate() {
         for field in ["expression", "messageExpression"] {
             let expression = validation.str_at(&[field]);
@@ -144,12 +149,18 @@ fn warnings(policy: &Value, objects: &[(Gvk, Shape)], params: Option<&Shape>) ->
             let issues = checkers.iter().filter_map(|(kind, checker)| {
                 checkpoint();
                 // Upstream's format, including the newline at the end and the one that joins them.
-                Some(format!("{kind}: {}\n", checker.issues(expression)?))
+                let issue = checker.issues(expression)?;
+                Some(format!("{kind}: {}\n", &issue[..issue.floor_char_boundary(MAX_ISSUE)]))
             });
             let issues: Vec<String> = issues.collect();
             if !issues.is_empty() {
+                let text = issues.join("\n");
+                let Some(rest) = left.checked_sub(text.len()) else {
+                    return warnings;
+                };
+                left = rest;
                 let at = at.index(i).child(field);
-                warnings.push(json!({"fieldRef": (at.as_str()), "warning": (issues.join("\n"))}));
+                warnings.push(json!({"fieldRef": (at.as_str()), "warning": (text)}));
             }
         }
     }
@@ -159,6 +170,22 @@ fn warnings(policy: &Value, objects: &[(Gvk, Shape)], params: Option<&Shape>) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn warnings_are_bounded_together_and_each() {
+        let kind = Gvk::new("example.com", "v1", "A");
+        let documents = json!({"components": {"schemas": {"a": {
+            "type": "object", "properties": {"foo": {"type": "string"}},
+            "x-kubernetes-group-version-kind": [{"group": "example.com", "version": "v1", "kind": "A"}]}}}});
+        let shape = schemas::declared(&documents, &kind).expect("it has a schema");
+        let expression = format!("object.{}", "a".repeat(MAX_ISSUE));
+        let validations = vec![json!({"expression": (expression)}); 1000];
+        let policy = json!({"spec": {"validations": (validations)}});
+        let found = warnings(&policy, &[(kind, shape)], None);
+        let lengths: Vec<usize> = found.iter().map(|w| w.str_at(&["warning"]).len()).collect();
+        assert!(lengths.iter().sum::<usize>() <= MAX_TEXT && found.len() > MAX_TEXT / MAX_ISSUE / 2);
+        assert!(lengths.iter().all(|n| *n < MAX_ISSUE + 100), "{lengths:?}");
+    }
 
     #[test]
     fn warnings_name_the_field_and_the_kind_of_each_issue() {

@@ -208,8 +208,13 @@ async fn recount(api: &Loopback, objects: &Objects, key: &str) -> Result<bool, F
         objects: Vec::with_capacity(selected.len()),
     };
     for (resource, of) in selected {
+        let (storage, options) = (of.storage.clone(), ListOptions::latest(namespace));
         // The latest state: a stale count would undo charges of admission.
-        let listed = of.storage.list(ListOptions::latest(namespace)).await?;
+        let list = move || {
+            let (storage, options) = (storage.clone(), options.clone());
+            async move { storage.list(options).await }
+        };
+        let listed = sized::list(of.storage.count(), list).await??;
         counted.objects.push((resource, listed.entries));
         // Lists from the cache are ready at once.
         tokio::task::yield_now().await;
@@ -241,6 +246,8 @@ impl Counted {
             .objects
             .iter()
             .map(|(resource, entries)| match Recount::reads(resource) {
+                // So many are large together, and adding up the sizes of a hundred thousand takes milliseconds itself.
+                true if entries.len() >= sized::LARGE / sized::SMALLEST => entries.len() * sized::SMALLEST,
                 true => entries.iter().map(|entry| sized::size(entry)).sum(),
                 false => entries.len() * UNREAD,
             });

@@ -1,13 +1,13 @@
 //! The ConfigMap `kube-root-ca.crt` of every namespace: the CA certificates with which Pods verify this
 //! server (`pkg/controller/certificates/rootcacertpublisher`).
 
-use super::loopback::{Path, encode, found};
+use super::loopback::{Failure, Loopback, Path, encode, found};
 use super::sized;
 use super::term::Term;
 use crate::apimachinery::object::ObjectView as _;
 use crate::apimachinery::value::{Str, Value};
 use crate::json;
-use crate::storage::MinRevision;
+use crate::storage::{MinRevision, Storage};
 
 const QUEUE: &str = "root_ca_cert_publisher";
 const NAME: &str = "kube-root-ca.crt";
@@ -62,24 +62,28 @@ pub(crate) fn start(term: &Term) {
                 return Ok(());
             }
             let wanted = json!({"ca.crt": (String::from_utf8_lossy(&ca.current().pem))});
-            let path = Path::core(&namespace, "configmaps");
-            let live = maps.get(&format!("{namespace}/{NAME}"), MinRevision::Any).await;
-            let of = wanted.clone();
-            let corrected = sized::read(live.ok().flatten(), move |live| {
-                corrected(live.decode(), &of).map(|map| encode(&map))
-            });
-            let written = match corrected.await? {
-                None => api.create(path, &published(&namespace, wanted)).await,
-                Some(Some(map)) => api.replace(path.name(NAME), map).await,
-                Some(None) => return Ok(()),
-            };
-            match found(written) {
-                // Somebody else was faster: their change brings the namespace back here if the content is wrong.
-                Err(e) if e.code == 409 || e.has_reason("NamespaceTerminating") => Ok(()),
-                other => other.map(drop),
-            }
+            publish(&api, &*maps, &namespace, wanted).await
         }
     });
+}
+
+/// Brings the ConfigMap of a namespace up to date.
+async fn publish(api: &Loopback, maps: &dyn Storage, namespace: &str, wanted: Value) -> Result<(), Failure> {
+    let path = Path::core(namespace, "configmaps");
+    // A failed read is retried: taken for a missing ConfigMap it would end with the 409 of the create.
+    let live = maps.get(&format!("{namespace}/{NAME}"), MinRevision::Any).await?;
+    let of = wanted.clone();
+    let corrected = sized::read(live, move |live| corrected(live.decode(), &of).map(|map| encode(&map)));
+    let written = match corrected.await? {
+        None => api.create(path, &published(namespace, wanted)).await,
+        Some(Some(map)) => api.replace(path.name(NAME), map).await,
+        Some(None) => return Ok(()),
+    };
+    match found(written) {
+        // Somebody else was faster: their change brings the namespace back here if the content is wrong.
+        Err(e) if e.code == 409 || e.has_reason("NamespaceTerminating") => Ok(()),
+        other => other.map(drop),
+    }
 }
 
 fn published(namespace: &str, data: Value) -> Value {
@@ -100,6 +104,38 @@ fn corrected(mut live: Value, wanted: &Value) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::request::{Body, Handler, Request, Response};
+    use crate::storage::embedded::{Engine, Options, ResourceConfig};
+    use async_trait::async_trait;
+    use std::sync::Arc;
+
+    /// Has the ConfigMap already.
+    struct Server;
+
+    #[async_trait]
+    impl Handler for Server {
+        async fn handle(&self, _: Request) -> Response {
+            let mut response = Response::new(Body::empty());
+            *response.status_mut() = http::StatusCode::CONFLICT;
+            response
+        }
+    }
+
+    #[tokio::test]
+    async fn an_unreadable_config_map_is_retried() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let engine = Engine::open(dir.path(), Options::default()).expect("opens");
+        let prefix = "/registry/configmaps/";
+        let maps = engine.resource(ResourceConfig {
+            prefix: prefix.to_owned(),
+            fields: None,
+            compressed: false,
+        });
+        engine.release(prefix);
+        let handler: Arc<dyn Handler> = Arc::new(Server);
+        let api = Loopback::service_account(&handler, "root-ca-cert-publisher");
+        assert!(publish(&api, &*maps, "a", json!({})).await.is_err());
+    }
 
     #[test]
     fn changed_content_is_corrected_and_other_annotations_stay() {

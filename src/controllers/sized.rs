@@ -4,10 +4,14 @@
 use super::failure::Failure;
 use crate::storage::Entry;
 use crate::tasks::off_thread;
+use futures_util::FutureExt as _;
 use std::sync::Arc;
 
 /// Work on fewer bytes takes less than about 200 µs and is done in place.
 pub(crate) const LARGE: usize = 16 << 10;
+
+/// Collecting fewer objects of a cache takes less than about 200 µs and is done in place.
+const MANY: usize = 4096;
 
 /// Runs `work` on this many bytes of objects, off the reactor if they are many.
 ///
@@ -35,6 +39,27 @@ pub(crate) async fn read<T: Send + 'static>(
 ) -> Result<Option<T>, Failure> {
     let Some(entry) = entry else { return Ok(None) };
     compute(entry.json.len(), move || read(&entry)).await.map(Some)
+}
+
+/// The result of `list`, which reads a cache of this many objects: off the reactor if they are many. A list that is not
+/// ready at once is repeated and awaited in place.
+///
+/// # Errors
+/// The process is ending.
+pub(crate) async fn list<T, F>(objects: usize, list: impl Fn() -> F + Send + 'static) -> Result<T, Failure>
+where
+    T: Send + 'static,
+    F: Future<Output = T> + Send + 'static,
+{
+    let list = match objects < MANY {
+        true => list,
+        false => match off_thread(0, move || (list().now_or_never(), list)).await {
+            Some((Some(listed), _)) => return Ok(listed),
+            Some((None, list)) => list,
+            None => return Err(Failure::unreadable("the gateway is shutting down")),
+        },
+    };
+    Ok(list().await)
 }
 
 /// Splits entries into batches of about a megabyte for [`compute`], each with its size in bytes. An entry counts
@@ -84,6 +109,18 @@ mod tests {
         let thread = |bytes| async move { read(Some(entry(bytes)), |_| here()).await.unwrap() };
         assert_eq!(thread(100).await, Some(here()));
         assert_ne!(thread(LARGE).await, Some(here()));
+    }
+
+    #[tokio::test]
+    async fn many_objects_are_listed_on_another_thread() {
+        let thread = |objects| async move { list(objects, || async { here() }).await.unwrap() };
+        assert_eq!(thread(MANY - 1).await, here());
+        assert_ne!(thread(MANY).await, here());
+        let waits = || async {
+            tokio::task::yield_now().await;
+            here()
+        };
+        assert_eq!(list(MANY, waits).await.unwrap(), here(), "it is not ready at once");
     }
 
     #[test]

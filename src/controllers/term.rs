@@ -7,7 +7,7 @@ use super::objects::Objects;
 use super::service_endpoints::SliceMetrics;
 use super::{Config, SigningConfig, TaskGroup, storage};
 use crate::authn::service_account::Issuer;
-use crate::client::{Change, Informer};
+use crate::client::{Change, Informer, InformerHandle};
 use crate::pki::certs::DynamicCa;
 use crate::registry::StoreLookup;
 use crate::request::Handler;
@@ -18,7 +18,6 @@ use crate::telemetry::Telemetry;
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::fmt::Display;
-use std::hash::Hash;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -117,12 +116,28 @@ impl Term {
     ) -> Option<Informer<T>> {
         let informer = self.shared(resource, || {
             let (informer, handle) = Informer::new(storage(&self.lookup, group, resource)?, parse);
-            let mut pending = self.pending.lock();
-            pending.push((format!("informer of {resource}"), Box::pin(handle.run())));
+            self.run_later(resource, handle);
             Some(informer)
         })?;
         subscribe(&informer);
         Some(Informer::clone(&informer))
+    }
+
+    /// The informer of a resource for one loop only, whose subscribers may block while `is_busy` holds.
+    pub(crate) fn inform_blocking_while<T: Send + Sync + 'static>(
+        &self,
+        (group, resource): (&str, &'static str),
+        parse: fn(&Entry) -> T,
+        is_busy: impl Fn() -> bool + Send + Sync + 'static,
+    ) -> Option<Informer<T>> {
+        let (informer, handle) = Informer::new(storage(&self.lookup, group, resource)?, parse);
+        self.run_later(resource, handle.blocking_while(is_busy));
+        Some(informer)
+    }
+
+    fn run_later<T: Send + Sync + 'static>(&self, resource: &str, handle: InformerHandle<T>) {
+        let mut pending = self.pending.lock();
+        pending.push((format!("informer of {resource}"), Box::pin(handle.run())));
     }
 
     /// As [`Self::inform`], for loops that need only the keys of the objects.
@@ -172,7 +187,7 @@ impl Term {
     }
 
     /// A work queue under upstream's name.
-    pub(crate) fn queue<T: Clone + Eq + Hash>(&self, name: &str) -> WorkQueue<T> {
+    pub(crate) fn queue<T: Clone + Ord>(&self, name: &str) -> WorkQueue<T> {
         WorkQueue::new(BACKOFF, self.telemetry.queue(name))
     }
 
@@ -184,7 +199,7 @@ impl Term {
         workers: usize,
         work: impl Fn(T) -> F + Clone + Send + Sync + 'static,
     ) where
-        T: Clone + Eq + Hash + Display + Send + Sync + 'static,
+        T: Clone + Ord + Display + Send + Sync + 'static,
         E: Display + Send,
         F: Future<Output = Result<(), E>> + Send,
     {

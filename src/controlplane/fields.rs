@@ -1,7 +1,11 @@
 //! Helpers shared by defaults, strategies and validation: field access, defaulting, common field errors, and
 //! duplicate detection ([`Seen`]).
 
-use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
+mod equality;
+
+pub(super) use equality::same;
+
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, show_json};
 use crate::apimachinery::validation;
 use crate::apimachinery::value::{Str, Value};
 use crate::interrupt::{checkpoint, pause};
@@ -23,15 +27,17 @@ pub(super) fn invalid_each(out: &mut ErrorList, path: &FieldPath, value: impl In
     );
 }
 
-/// Applies a kind's name validation to `metadata.generateName` and `metadata.name`. Missing names are
-/// reported by the generic metadata validation.
-pub(super) fn names(out: &mut ErrorList, object: &Value, check: impl Fn(&str) -> Vec<String>) {
-    for key in ["generateName", "name"] {
-        let name = object.str_at(&["metadata", key]);
-        if !name.is_empty() {
-            invalid_each(out, &FieldPath::new("metadata").child(key), name, check(name));
-        }
-    }
+/// As [`invalid_each`], for a value whose type in Go is not `string` itself.
+pub(super) fn invalid_each_enum(out: &mut ErrorList, path: &FieldPath, value: &str, messages: Vec<String>) {
+    pause();
+    out.extend(messages.into_iter().map(|m| FieldError::invalid_enum(path, value, m)));
+}
+
+/// As [`FieldError::duplicate`], for a value whose type in Go is not `string` itself.
+pub(super) fn duplicate_enum(path: &FieldPath, value: &str) -> FieldError {
+    let mut e = FieldError::duplicate(path, "");
+    e.bad_value = Some(show_json(&value.into()));
+    e
 }
 
 /// Reports `Required` if `text` is empty, else the messages of `check`.
@@ -124,12 +130,6 @@ pub(super) fn restore(new: &mut Value, old: &Value, path: &[&str]) {
     }
 }
 
-/// Go's `equality.Semantic.DeepEqual` for `omitempty` fields: absent and empty are equal, except for
-/// booleans.
-pub(super) fn same(a: &Value, b: &Value) -> bool {
-    a == b || (a.is_empty_value() && b.is_empty_value() && !matches!((a, b), (Value::Bool(_), _) | (_, Value::Bool(_))))
-}
-
 /// Requires the string at `key` to be one of `supported`: reports `Required` if empty, else `NotSupported`.
 pub(super) fn required_choice(out: &mut ErrorList, object: &Value, key: &str, path: &FieldPath, supported: &[&str]) {
     match object.str_at(&[key]) {
@@ -171,6 +171,22 @@ pub(super) fn label_selector_with_any_values(out: &mut ErrorList, selector: &Val
     checked_selector(out, selector, path, false);
 }
 
+/// A check of a label selector at a path.
+pub(super) type SelectorCheck = fn(&mut ErrorList, &Value, &FieldPath);
+
+/// The check of selectors for an update of an object with these `stored` ones: what a later rule refuses must not
+/// prevent other changes.
+pub(super) fn selector_check<'a>(stored: impl IntoIterator<Item = &'a Value>) -> SelectorCheck {
+    let mut errors = ErrorList::new();
+    for selector in stored {
+        label_selector(&mut errors, selector, &FieldPath::default());
+    }
+    match errors.is_empty() {
+        true => label_selector,
+        false => label_selector_with_any_values,
+    }
+}
+
 fn checked_selector(out: &mut ErrorList, selector: &Value, path: &FieldPath, checks_values: bool) {
     if selector.is_null() {
         return;
@@ -195,7 +211,7 @@ fn checked_selector(out: &mut ErrorList, selector: &Value, path: &FieldPath, che
                     ));
                 }
             }
-            other => out.push(FieldError::invalid(
+            other => out.push(FieldError::invalid_enum(
                 &at.child("operator"),
                 other,
                 "not a valid selector operator",

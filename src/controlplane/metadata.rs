@@ -9,13 +9,13 @@ pub(super) fn checks(group: &str, kind: &str) -> MetaChecks {
     match (group, kind) {
         // Only core/v1 Events; those of events.k8s.io are checked like most kinds.
         ("", "Event") | (_, "PodDisruptionBudget") => MetaChecks::NONE,
-        (_, "RuntimeClass" | "CustomResourceDefinition") => MetaChecks::BOTH.any_finalizers(),
+        (_, "RuntimeClass") => MetaChecks::BOTH.any_finalizers(),
         (_, "APIService") => MetaChecks::both_in(UpdateOrder::Old).any_finalizers(),
         (_, "ConfigMap" | "IngressClass" | "Secret" | "VolumeAttributesClass") => MetaChecks::both_in(UpdateOrder::Old),
         (_, "ControllerRevision" | "Endpoints" | "Ingress" | "PersistentVolumeClaim" | "Pod" | "ServiceAccount") => {
             MetaChecks::both_in(UpdateOrder::OldMetadata)
         }
-        (_, "Lease") => MetaChecks::AGAINST_OLD.any_finalizers(),
+        (_, "Lease" | "CustomResourceDefinition") => MetaChecks::AGAINST_OLD.any_finalizers(),
         (
             _,
             "ValidatingWebhookConfiguration"

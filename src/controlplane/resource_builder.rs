@@ -321,7 +321,7 @@ impl ResourceBuilder {
         behaviour: SubresourceBehaviour,
     ) -> Self {
         self.0.subresources.push(Subresource {
-            name,
+            name: name.into(),
             kind,
             verbs,
             behaviour,

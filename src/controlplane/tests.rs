@@ -7,12 +7,14 @@ mod tables;
 mod versions;
 
 use super::*;
-use crate::admission::AdmitAll;
+use crate::admission::{Admission, AdmitAll};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::value::Value;
 use crate::json;
+use crate::registry::resource::Backing;
 use crate::registry::strategy::Context;
 use crate::registry::write::DeleteOptions;
+use crate::storage::Storage;
 use crate::storage::embedded::{Engine, Options, ResourceConfig};
 pub(super) use crate::testing::objects::config;
 

@@ -4,9 +4,11 @@
 //! Start at [`read()`], [`body_type`] and `decode`. Type checks against the schema are the registry's.
 
 mod known;
+mod other_version;
 mod type_meta;
 
 pub(crate) use known::INTERNAL_VERSION;
+pub(crate) use other_version::{other_version, unknown_to_internal};
 pub(crate) use type_meta::{cannot_be_handled, foreign, no_kind, not_registered, read_type_meta};
 
 use super::negotiate::Codecs;

@@ -9,7 +9,7 @@ use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
 use crate::registry::resource::Backing;
-use crate::registry::{AuthorizeCreate, Context, Resource, Store, SubresourceBehaviour};
+use crate::registry::{AuthorizeCreate, BodyEmpties, Context, Resource, Store, SubresourceBehaviour};
 use crate::request::{Authorized, RequestContext};
 use crate::tasks::{Signal, TaskGroup};
 use crate::telemetry::WatchMetrics;
@@ -46,6 +46,7 @@ impl Call {
             namespace: route.namespace.clone(),
             warnings: context.warnings.clone().unwrap_or_default(),
             audit: context.audit.clone().unwrap_or_default(),
+            empties: BodyEmpties::default(),
             // Set by the verb when it has parsed its options.
             dry_run: false,
             deadline: context.deadline,
@@ -89,7 +90,7 @@ impl Call {
     }
 
     pub(crate) fn subresource(&self) -> &str {
-        self.route.subresource().map_or("", |s| s.name)
+        self.route.subresource().map_or("", |s| s.name.as_str())
     }
 
     /// The kind of the endpoint's request and response bodies.

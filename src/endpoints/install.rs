@@ -60,7 +60,7 @@ pub(crate) fn install(
         let rows: Vec<Arc<Resource>> = group.rows().cloned().collect();
         if let Some(telemetry) = &group.telemetry {
             let names = rows.iter().map(|row| {
-                let subresources = row.subresources.iter().map(|s| s.name).collect();
+                let subresources = row.subresources.iter().map(|s| s.name.as_str()).collect();
                 (&*row.gvr.resource, subresources)
             });
             // Makes the names metric labels; requests for other names are counted as `other`.

@@ -230,7 +230,7 @@ pub(crate) fn agrees(route: &Route, action: Action, info: &RequestInfo) -> bool 
     // For a request to a Namespace itself, RequestInfo reports its name as the namespace.
     let of_namespaces = resource.gvr.group.is_empty() && resource.gvr.resource == "namespaces";
     let listing = matches!(action, Action::List | Action::Watch | Action::DeleteCollection);
-    let sub = route.subresource().map_or("", |s| s.name);
+    let sub = route.subresource().map_or("", |s| s.name.as_str());
     info.is_resource
         && info.api_group == resource.gvr.group.as_str()
         && info.api_version == resource.gvr.version.as_str()

@@ -8,6 +8,7 @@
 mod approval;
 pub(crate) mod conditions;
 mod internal;
+mod printed;
 mod strategy;
 mod validation;
 

@@ -11,5 +11,6 @@ mod watcher;
 
 pub use ca::{CaPool, DynamicCa};
 pub(crate) use key_pair::{DynamicKeyPair, KeyPairData};
-pub(crate) use source::{CertError, Reload};
+pub use source::CertError;
+pub(crate) use source::Reload;
 pub(crate) use watcher::watch_files;

@@ -3,9 +3,11 @@
 //! points: [`send`], [`upgrade`], [`switch`].
 
 use super::dial::{self, Offer};
+use super::interim::InterimLimit;
+use super::io::TrackedStream;
 use super::tcp::{self, DialError};
 use super::tls::ClientTls;
-use crate::request::{Body, FromBackend, Response};
+use crate::request::{Body, FromBackend, InformationalSender, Response};
 use crate::tasks::TaskGroup;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use hyper::client::conn::http1;
@@ -59,7 +61,8 @@ pub(crate) enum Upgrade {
 }
 
 /// Sends a request whose target consists of path and query, and waits for the head of the response. The
-/// connection's task belongs to `tasks` and ends with the response's body.
+/// connection's task belongs to `tasks` and ends with the response's body. An [`InformationalSender`] among the
+/// request's extensions gets the informational responses before it.
 ///
 /// # Errors
 /// [`BackendError`]
@@ -72,7 +75,12 @@ pub(crate) async fn send(
     tasks: &TaskGroup,
 ) -> Result<http::Response<hyper::body::Incoming>, BackendError> {
     let mut sender = open(backend, tasks).await?;
-    let sent = sender.send_request(with_host(backend, request)).await;
+    let mut request = with_host(backend, request);
+    let client = request.extensions_mut().remove::<InformationalSender>();
+    let limit = InterimLimit::of(&mut request, client);
+    let Some(sent) = limit.enforce(sender.send_request(request)).await else {
+        return Err(BackendError::Exchange(InterimLimit::error_text()));
+    };
     sent.map_err(|e| match e.is_user() {
         // The only user error hyper can report here is that of the body we hand in.
         true => BackendError::Client(e.source().map_or_else(|| e.to_string(), ToString::to_string)),
@@ -169,7 +177,8 @@ async fn connect(backend: &Backend, tasks: &TaskGroup) -> Result<http1::SendRequ
     };
     match &backend.tls {
         Some(tls) => drive(dial::secure_tcp(connection, tls, Offer::Http1).await?.io, tasks).await,
-        None => drive(connection.tcp, tasks).await,
+        // Its reader pauses: a backend could send faster than this side parses.
+        None => drive(TrackedStream::new(connection.tcp), tasks).await,
     }
 }
 

@@ -12,8 +12,7 @@ use super::hops::HOPS;
 pub(crate) use identity::{Identity, InvalidValue};
 pub(crate) use special::Special;
 
-use crate::request::InformationalSender;
-use crate::request::headers::{folds_to, folds_to_prefix, remove_all, retain_announced};
+use crate::request::headers::{folds_to, folds_to_prefix, listed, remove_all, retain_announced};
 use http::header::{self, Entry, HeaderMap, HeaderName, HeaderValue};
 use std::net::IpAddr;
 
@@ -21,6 +20,8 @@ const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const X_FORWARDED_URI: HeaderName = HeaderName::from_static("x-forwarded-uri");
+/// Bytes of `Connection` that are looked at in whole.
+const MAX_CONNECTION: usize = 4 << 10;
 /// Correlates the audit events and log lines of a backend with the request.
 pub(crate) const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
@@ -73,10 +74,7 @@ fn may_trail(name: &str) -> bool {
 
 /// Whether the client accepts trailers.
 pub(crate) fn wants_trailers(headers: &HeaderMap) -> bool {
-    headers.get_all(header::TE).iter().any(|v| {
-        v.to_str()
-            .is_ok_and(|v| v.split(',').any(|t| t.trim().eq_ignore_ascii_case("trailers")))
-    })
+    listed(headers, header::TE).any(|coding| coding.eq_ignore_ascii_case("trailers"))
 }
 
 /// For upgrades, whose `Connection` header is passed on: removes the headers that the gateway sets from its
@@ -86,21 +84,15 @@ pub(crate) fn keep_identity_end_to_end(headers: &mut HeaderMap) {
         let name = name.trim().to_ascii_lowercase();
         name.starts_with("x-remote-") || name.starts_with("x-forwarded-") || name == "audit-id" || name == HOPS.as_str()
     };
-    let lines: Vec<&str> = headers
-        .get_all(header::CONNECTION)
-        .iter()
-        .filter_map(|v| v.to_str().ok())
-        .collect();
+    let lines = headers.get_all(header::CONNECTION);
+    let is_short = lines.iter().map(HeaderValue::len).sum::<usize>() <= MAX_CONNECTION;
+    // A line with other bytes than ASCII is rewritten, too: a backend may read the names in it nevertheless.
+    let is_harmless = |line: &HeaderValue| line.to_str().is_ok_and(|line| !line.split(',').any(ours));
     // Usually there is nothing to remove, and the client's lines stay as they are.
-    if !lines.iter().flat_map(|l| l.split(',')).any(ours) {
+    if is_short && lines.iter().all(is_harmless) {
         return;
     }
-    let kept: Vec<&str> = lines
-        .iter()
-        .flat_map(|l| l.split(','))
-        .map(str::trim)
-        .filter(|n| !ours(n))
-        .collect();
+    let kept: Vec<&str> = listed(headers, header::CONNECTION).filter(|n| !ours(n)).collect();
     let kept = HeaderValue::from_str(&kept.join(", "));
     // Even if the joined value cannot be set: with the original, the backend could drop the identity headers.
     headers.remove(header::CONNECTION);
@@ -110,12 +102,11 @@ pub(crate) fn keep_identity_end_to_end(headers: &mut HeaderMap) {
 }
 
 /// Whether the client requests an upgrade. As upstream's `httpstream.IsUpgradeRequest`: any `Connection`
-/// value that contains "upgrade".
+/// value that contains "upgrade", unless there is far more in it than any client sends.
 pub(crate) fn wants_upgrade(headers: &HeaderMap) -> bool {
-    headers
-        .get_all(header::CONNECTION)
-        .iter()
-        .any(|v| v.to_str().is_ok_and(|v| v.to_ascii_lowercase().contains("upgrade")))
+    let lines = headers.get_all(header::CONNECTION).iter().take(16);
+    let mut short = lines.filter(|line| line.len() <= MAX_CONNECTION);
+    short.any(|v| v.to_str().is_ok_and(|v| v.to_ascii_lowercase().contains("upgrade")))
 }
 
 /// Appends the client's address to `X-Forwarded-For`, joining several headers into one as Go's `ReverseProxy`
@@ -179,16 +170,6 @@ pub(crate) fn forwarded_target(headers: &mut HeaderMap, host: HeaderValue, path:
     }
 }
 
-/// Forwards informational responses to this request to `informational`.
-pub(crate) fn forward_informational<B>(request: &mut http::Request<B>, informational: InformationalSender) {
-    hyper::ext::on_informational(request, move |early| {
-        // 1xx responses bypass the rest of the response's path, so they are cleaned here.
-        let mut headers = early.headers().clone();
-        clean_response(&mut headers);
-        informational.send(early.status(), &headers);
-    });
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -216,6 +197,15 @@ mod tests {
         let mut plain = map(&[("Connection", "Upgrade")]);
         keep_identity_end_to_end(&mut plain);
         assert_eq!(all(&plain, "connection"), ["Upgrade"]);
+        let opaque = HeaderValue::from_bytes(b"X-Remote-User, \xff").unwrap();
+        plain.append(header::CONNECTION, opaque);
+        keep_identity_end_to_end(&mut plain);
+        assert_eq!(all(&plain, "connection"), ["Upgrade"]);
+        let long = format!("Upgrade{}", ", x-remote-user, a".repeat(1 << 16));
+        let mut long = map(&[("Connection", long.as_str())]);
+        keep_identity_end_to_end(&mut long);
+        assert!(!all(&long, "connection")[0].contains("x-remote-user"));
+        assert!(all(&long, "connection")[0].len() < MAX_CONNECTION);
     }
 
     #[test]

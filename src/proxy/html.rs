@@ -15,8 +15,9 @@ pub(crate) use body::{Encoding, Rewritten};
 use super::links::Links;
 use entities::{escape, unescaped};
 
-/// Longest tag that is parsed; a longer one is passed on unchanged up to its end, so that the buffer stays small.
-const MAX_TAG: usize = 64 << 10;
+/// Longest tag that is parsed; a longer one is passed on unchanged up to its end. A tag is parsed at once, so this
+/// bounds the time of it as well as the buffer.
+const MAX_TAG: usize = 16 << 10;
 
 /// Attributes that hold a link, by tag: `atomsToAttrs` in upstream's `transport.go`.
 const LINKS: &[(&str, &[&str])] = &[
@@ -269,19 +270,21 @@ impl Page {
         }
         let links = LINKS.iter().find(|(tag, _)| known(tag)).map_or(&[][..], |(_, a)| *a);
         let closes = tag[tag.len() - 2] == b'/';
+        // By place in `links`, of which there are four at most.
+        let mut found = [false; 4];
         out.push(b'<');
         out.extend_from_slice(&name);
         while let Some(a) = attribute(&mut rest) {
-            let key = a.name.to_ascii_lowercase();
             out.push(b' ');
-            out.extend_from_slice(&key);
+            out.extend(a.name.iter().map(u8::to_ascii_lowercase));
             out.extend_from_slice(b"=\"");
-            let is_link = links.iter().any(|l| l.as_bytes() == key.as_slice());
+            let link = links.iter().position(|l| a.name.eq_ignore_ascii_case(l.as_bytes()));
+            // A browser uses the first of several attributes with one name. The others stay as they are: a tag can
+            // have thousands of them.
+            let is_link = link.is_some_and(|at| !std::mem::replace(&mut found[at], true));
             // A link that is not UTF-8 is left alone, as one that cannot be parsed.
-            let new = std::str::from_utf8(a.value)
-                .ok()
-                .filter(|_| is_link)
-                .and_then(|v| self.links.rewritten(&unescaped(v)));
+            let value = is_link.then(|| std::str::from_utf8(a.value).ok()).flatten();
+            let new = value.and_then(|v| self.links.rewritten(&unescaped(v)));
             match new {
                 Some(new) => escape(new.as_bytes(), false, out),
                 None => escape(a.value, true, out),
@@ -393,6 +396,10 @@ mod tests {
             (
                 "<script src=/s.js>'<a href=\"/x\">'</script><a href=/x>",
                 "<script src=\"/proxy/s.js\">'<a href=\"/x\">'</script><a href=\"/proxy/x\">",
+            ),
+            (
+                "<a href=/x HREF=/y data=/z><a href=/x>",
+                "<a href=\"/proxy/x\" href=\"/y\" data=\"/z\"><a href=\"/proxy/x\">",
             ),
             ("1 < 2 <> <a", "1 < 2 <> <a"),
             ("<!--><a href=/x>", "<!--><a href=\"/proxy/x\">"),

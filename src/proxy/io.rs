@@ -164,6 +164,7 @@ impl AsyncRead for TrackedStream {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if self.burst >= MAX_BURST {
             self.burst = 0;
+            // Polled again at once, but after the other tasks of this reactor.
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }

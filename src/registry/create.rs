@@ -8,7 +8,7 @@
 use super::admit::{self, Mutated};
 use super::meta;
 use super::store::Store;
-use super::strategy::{Change, Context, Outcome};
+use super::strategy::{Change, Context, NameRule, Outcome};
 use super::write::{ResultObject, WriteOptions};
 use super::{dry_run, errors, size_fallback};
 use crate::admission::Operation;
@@ -91,7 +91,7 @@ pub(super) async fn create(
             _ => object.clone(),
         };
         if tries > 1 {
-            attempt.set_meta("name", names::generate(&base));
+            attempt.set_meta("name", generated(store.strategy.rules().names, &base));
         }
         match once(store, cx, attempt, &mutated, options).await? {
             Ok(written) => return Ok(written),
@@ -99,6 +99,15 @@ pub(super) async fn create(
         }
     }
     Err(taken.expect("at least one attempt is made, and it was refused"))
+}
+
+/// A name that begins with `base`.
+fn generated(rule: NameRule, base: &str) -> String {
+    match rule {
+        // No suffix would make it an address.
+        NameRule::CanonicalIp => base.to_owned(),
+        _ => names::generate(base),
+    }
 }
 
 /// One attempt with a fixed name. `Ok(Err(_))` means that the name is taken.
@@ -149,7 +158,8 @@ async fn checked(
         }
         _ => object,
     };
-    let found = meta::validate_create(store, object);
+    let whole = cx.empties.restored(object);
+    let found = meta::validate_create(store, whole.as_ref().unwrap_or(object));
     if !found.is_empty() {
         return Err(Status::invalid(
             resource.error_group(),
@@ -231,6 +241,12 @@ mod tests {
     use crate::storage::ResourceConfig;
     use crate::storage::embedded::{Engine, Options};
     use std::sync::Arc;
+
+    #[test]
+    fn names_of_addresses_get_no_suffix() {
+        assert_eq!(generated(NameRule::CanonicalIp, "10.0.0.1"), "10.0.0.1");
+        assert_eq!(generated(NameRule::Subdomain, "a-").len(), "a-12345".len());
+    }
 
     #[tokio::test]
     async fn a_version_that_go_does_not_parse_counts_as_unset() {

@@ -306,9 +306,10 @@ fn shorten(object: &mut Value, running: i64, asked: i64) {
     // From the start of the first delete, not from now.
     let mut end = end - grace_duration(running) + grace_duration(asked);
     let mut asked = asked;
-    if end < now && asked > 0 {
-        end = now + ::time::Duration::seconds(1);
-        asked = 1;
+    if end < now {
+        end = now;
+        // One second and not zero: the kubelet still has to end the pod, since a grace period was asked for.
+        asked = asked.min(1);
     }
     object.set_meta("deletionTimestamp", time::format(end));
     object.set_meta("deletionGracePeriodSeconds", asked);

@@ -121,6 +121,7 @@ fn kind_rules(store: &Store) -> MetaRules {
             NameRule::Label => name_is_dns_label,
             NameRule::Label1035 => name_is_dns1035_label,
             NameRule::PathSegment => name_is_path_segment,
+            NameRule::Any => |_, _| Vec::new(),
             NameRule::CanonicalIp => name_is_canonical_ip,
             NameRule::Declared => name_is_declared_subdomain,
         },
@@ -128,11 +129,36 @@ fn kind_rules(store: &Store) -> MetaRules {
     }
 }
 
+/// Validates the metadata of a new object with the kind's rules.
+fn validate_own_meta(store: &Store, object: &Value, path: &FieldPath) -> ErrorList {
+    let meta = object.get("metadata");
+    let errors = validate_object_meta(meta, kind_rules(store), path);
+    let Some(check) = store.strategy.rules().names_by_content else {
+        return errors;
+    };
+    // The errors begin with those of the names, which these belong to.
+    let (mut out, mut rest) = (ErrorList::new(), errors.into_iter().peekable());
+    for key in ["generateName", "name"] {
+        let (name, at) = (meta.str_at(&[key]), path.child(key));
+        let field = at.to_string();
+        out.extend(std::iter::from_fn(|| rest.next_if(|e| e.field == field)));
+        if !name.is_empty() {
+            let messages = check(object, name).into_iter();
+            out.extend(messages.map(|why| FieldError::invalid(&at, name, why)));
+        }
+    }
+    out.extend(rest);
+    out
+}
+
 /// Validates a new object with the kind's rules; the generic rules apply only if those find no error.
 pub(super) fn validate_create(store: &Store, object: &Value) -> ErrorList {
     let meta = object.get("metadata");
     let path = FieldPath::new("metadata");
-    let mut errors = validate_object_meta(meta, kind_rules(store), &path);
+    let mut errors = match store.resource.meta_checks.on_create {
+        true => validate_own_meta(store, object, &path),
+        false => ErrorList::new(),
+    };
     errors.extend(store.strategy.validate(object, Change::Create));
     if errors.is_empty() {
         // As upstream's `rest.BeforeCreate`, which returns the strategy's errors before it gets to these.
@@ -162,7 +188,7 @@ pub(super) fn validate_update(store: &Store, subresource: &str, new: &Value, old
     let mut as_new = ErrorList::new();
     if whole {
         // Duplicate causes are intended: upstream runs the same check several times.
-        (0..own.as_new).for_each(|_| as_new.extend(validate_object_meta(new_meta, kind, &path)));
+        (0..own.as_new).for_each(|_| as_new.extend(validate_own_meta(store, new, &path)));
     }
     let compares = if whole { own.against_old } else { own.in_subresources };
     let mut against_old = match compares {
@@ -259,6 +285,7 @@ pub(super) fn draft(resource: &Resource, object: &Value) -> Draft {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::registry::strategy::{Rules, Strategy};
     use std::sync::Arc;
 
     #[test]
@@ -281,6 +308,95 @@ mod tests {
         dedup_owner_references(&mut o, &warnings, true);
         assert_eq!(o.at(&["metadata", "ownerReferences"]).items().len(), 2);
         assert!(warnings.take()[0].ends_with("duplicate UID(s) observed: u"));
+    }
+
+    /// A strategy that finds an error in every object.
+    struct Refusing;
+
+    impl crate::registry::strategy::Strategy for Refusing {
+        fn validate_create(&self, _: &Value) -> ErrorList {
+            let mut errors = ErrorList::new();
+            errors.push(FieldError::required(&FieldPath::new("spec"), ""));
+            errors
+        }
+    }
+
+    #[test]
+    fn metadata_that_a_kind_does_not_check_is_checked_last() {
+        let group = |group, version| crate::controlplane::resource_builder::GroupVersionBuilder { group, version };
+        let budgets = || group("policy", "v1").kind("poddisruptionbudgets", "PodDisruptionBudget");
+        let deployments = group("apps", "v1").kind("deployments", "Deployment");
+        let bad = crate::json!({"metadata": {"name": "a", "namespace": "b", "labels": {"k": "-"}}});
+        for (row, expected) in [
+            (budgets(), &["metadata.labels"][..]),
+            (budgets().strategy(Refusing), &["spec"]),
+            (deployments.strategy(Refusing), &["metadata.labels", "spec"]),
+        ] {
+            let storage = Arc::new(crate::controlplane::reviews::NoStorage);
+            let resource = Arc::new(row.namespaced().build());
+            let store = Store::new(resource, storage, Arc::new(crate::admission::AdmitAll));
+            let errors = validate_create(&store, &bad);
+            let fields: Vec<&str> = errors.iter().map(|e| e.field.as_str()).collect();
+            assert_eq!(fields, expected);
+        }
+    }
+
+    struct Named(Rules);
+
+    impl Strategy for Named {
+        fn rules(&self) -> Rules {
+            self.0
+        }
+
+        fn validate_create(&self, _: &Value) -> ErrorList {
+            vec![FieldError::required(&FieldPath::new("spec"), "")].into()
+        }
+    }
+
+    fn fields_of_a_bad_object(rules: Rules) -> Vec<String> {
+        let v1 = crate::controlplane::resource_builder::GroupVersionBuilder {
+            group: "apiregistration.k8s.io",
+            version: "v1",
+        };
+        let row = v1.kind("apiservices", "APIService").strategy(Named(rules)).build();
+        let storage = Arc::new(crate::controlplane::reviews::NoStorage);
+        let store = Store::new(Arc::new(row), storage, Arc::new(crate::admission::AdmitAll));
+        let bad = crate::json!({"metadata": {"generateName": "a/", "name": "a/b", "labels": {"k": "-"}}});
+        let errors = validate_create(&store, &bad);
+        errors
+            .iter()
+            .map(|e| format!("{}: {}", e.field, e.detail).chars().take(34).collect())
+            .collect()
+    }
+
+    #[test]
+    fn names_are_checked_against_the_content_before_the_rest_of_the_metadata() {
+        let rules = Rules {
+            names_by_content: Some(|object: &Value, name: &str| {
+                let labels = object.at(&["metadata", "labels"]);
+                vec![format!("{name} {}", labels.str_at(&["k"]))]
+            }),
+            ..Rules::named(NameRule::PathSegment)
+        };
+        assert_eq!(
+            fields_of_a_bad_object(rules),
+            [
+                "metadata.generateName: may not con",
+                "metadata.generateName: a/ -",
+                "metadata.name: may not contain '/'",
+                "metadata.name: a/b -",
+                "metadata.labels: a valid label mus",
+                "spec: ",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_kind_without_a_rule_for_names_leaves_them_to_the_generic_one() {
+        assert_eq!(
+            fields_of_a_bad_object(Rules::named(NameRule::Any)),
+            ["metadata.labels: a valid label mus", "spec: "]
+        );
     }
 
     #[test]

@@ -20,37 +20,37 @@ use std::sync::Arc;
 
 /// A set of verbs, one bit each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Verbs(pub u16);
+pub(crate) struct Verbs(pub u16);
 
-#[allow(missing_docs, reason = "each constant is the verb of its name")]
 impl Verbs {
-    pub const CREATE: Self = Self(1);
-    pub const DELETE: Self = Self(2);
-    pub const DELETE_COLLECTION: Self = Self(4);
-    pub const GET: Self = Self(8);
-    pub const LIST: Self = Self(16);
-    pub const PATCH: Self = Self(32);
-    pub const UPDATE: Self = Self(64);
-    pub const WATCH: Self = Self(128);
+    pub(crate) const NONE: Self = Self(0);
+    pub(crate) const CREATE: Self = Self(1);
+    pub(crate) const DELETE: Self = Self(2);
+    pub(crate) const DELETE_COLLECTION: Self = Self(4);
+    pub(crate) const GET: Self = Self(8);
+    pub(crate) const LIST: Self = Self(16);
+    pub(crate) const PATCH: Self = Self(32);
+    pub(crate) const UPDATE: Self = Self(64);
+    pub(crate) const WATCH: Self = Self(128);
     /// The verbs of an ordinary stored resource.
-    pub const ALL: Self = Self(255);
+    pub(crate) const ALL: Self = Self(255);
     /// The verbs of a status subresource.
-    pub const GET_PATCH_UPDATE: Self = Self(8 | 32 | 64);
+    pub(crate) const GET_PATCH_UPDATE: Self = Self(8 | 32 | 64);
 
     /// The union of both sets.
-    pub const fn with(self, other: Self) -> Self {
+    pub(crate) const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
     /// This set minus `other`.
-    pub const fn without(self, other: Self) -> Self {
+    pub(crate) const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
     /// True if this set contains all of `other`.
-    pub const fn has(self, other: Self) -> bool {
+    pub(crate) const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
     /// The verbs' names in alphabetical order, as discovery lists them.
-    pub fn names(self) -> Vec<&'static str> {
+    pub(crate) fn names(self) -> Vec<&'static str> {
         // In the order of the bits, which is alphabetical.
         [
             "create",
@@ -72,7 +72,7 @@ impl Verbs {
 
 /// A column of a `meta.k8s.io/v1` Table.
 #[derive(Clone, Debug)]
-pub struct Column {
+pub(crate) struct Column {
     /// The heading.
     pub name: Str,
     /// OpenAPI type of the cells: `string`, `integer`, `number`, `boolean` or `date`.
@@ -90,7 +90,7 @@ pub(crate) type Cells = Arc<dyn Fn(&Value) -> Vec<Value> + Send + Sync>;
 
 /// How a kind is printed as a table.
 #[derive(Clone)]
-pub struct Columns {
+pub(crate) struct Columns {
     /// The column definitions.
     pub columns: Arc<[Column]>,
     /// Computes one cell per column.
@@ -162,41 +162,8 @@ pub(crate) trait Connect: Send + Sync + 'static {
 }
 
 /// Serves a subresource whose body is an object of its own kind (binding, finalize, approval, scale).
-///
-/// ```
-/// use async_trait::async_trait;
-/// use std::sync::Arc;
-/// use torana::apimachinery::status::Result;
-/// use torana::apimachinery::{Status, Value};
-/// use torana::json;
-/// use torana::sdk::{Context, Kind, Store, SubresourceHandler, Verbs};
-///
-/// /// Serves GET of `gadgets/size`.
-/// struct Size(Arc<Store>);
-///
-/// #[async_trait]
-/// impl SubresourceHandler for Size {
-///     async fn get(&self, cx: &Context, name: &str) -> Result<Value> {
-///         let gadget = self.0.get_value(&cx.namespace, name).await?;
-///         let metadata = json!({"name": name, "namespace": (cx.namespace)});
-///         Ok(json!({"apiVersion": "gadgets.example.com/v1", "kind": "Size", "metadata": metadata,
-///             "size": (gadget.at(&["spec", "size"]).as_i64())}))
-///     }
-///
-///     async fn create(&self, _: &Context, _: &str, _: Value) -> Result<Value> {
-///         Err(Status::method_not_supported(&self.0.resource().group_resource(), "create"))
-///     }
-///
-///     async fn update(&self, _: &Context, _: &str, _: Value) -> Result<Value> {
-///         Err(Status::method_not_supported(&self.0.resource().group_resource(), "update"))
-///     }
-/// }
-///
-/// let gadget = Kind::namespaced("Gadget", "gadgets", json!({"type": "object"}))
-///     .subresource("size", "Size", Verbs::GET, Size);
-/// ```
 #[async_trait]
-pub trait SubresourceHandler: Send + Sync + 'static {
+pub(crate) trait SubresourceHandler: Send + Sync + 'static {
     /// Sets defaults on a POSTed object.
     fn default(&self, _object: &mut Value) {}
     /// Completes and checks a POSTed object before validating admission.
@@ -274,7 +241,7 @@ pub(crate) enum SubresourceBehaviour {
 #[derive(Clone)]
 pub(crate) struct Subresource {
     /// The path segment, such as `status`.
-    pub name: &'static str,
+    pub name: Str,
     /// The kind of its request and response bodies.
     pub kind: GroupVersionKind,
     /// The supported verbs.
@@ -297,7 +264,7 @@ impl Subresource {
 
 /// One resource in one version.
 #[derive(Clone)]
-pub struct Resource {
+pub(crate) struct Resource {
     /// Group, version and plural.
     pub gvr: GroupVersionResource,
     /// The kind, in the singular and in camel case: `ConfigMap`.
@@ -348,12 +315,12 @@ pub struct Resource {
 
 impl Resource {
     /// The group and plural name.
-    pub fn group_resource(&self) -> GroupResource {
+    pub(crate) fn group_resource(&self) -> GroupResource {
         self.gvr.group_resource()
     }
 
     /// The group, version and kind.
-    pub fn gvk(&self) -> GroupVersionKind {
+    pub(crate) fn gvk(&self) -> GroupVersionKind {
         GroupVersionKind::new(&self.gvr.group, &self.gvr.version, &self.kind)
     }
 

@@ -4,6 +4,7 @@
 //! schemas of their CRDs.
 
 use crate::api::TypeDef;
+use crate::api::decode::Empties;
 use crate::api::openapi::Dialect;
 use crate::apimachinery::apply::{ApplyRequest, FieldSet, OverlayError, Writer};
 use crate::apimachinery::status::Result;
@@ -17,7 +18,7 @@ pub(crate) fn reset_set(paths: &[&str]) -> FieldSet {
 }
 
 /// A kind's schema, with operations on whole objects.
-pub trait Schema: Send + Sync + 'static {
+pub(crate) trait Schema: Send + Sync + 'static {
     /// Normalises a decoded object to its stored shape: checks types, drops unknown fields and nulls,
     /// canonicalises scalars, and adds the fields Go always serialises. Returns one message per unknown field
     /// (`unknown field "spec.x"`).
@@ -25,6 +26,15 @@ pub trait Schema: Send + Sync + 'static {
     /// # Errors
     /// 400 if a value has the wrong type.
     fn normalize(&self, object: &mut Value) -> Result<Vec<String>>;
+
+    /// Like [`normalize`](Self::normalize); also returns the empty lists and maps that were dropped. A custom resource
+    /// keeps its own.
+    ///
+    /// # Errors
+    /// As of [`normalize`](Self::normalize).
+    fn normalize_with_empties(&self, object: &mut Value) -> Result<(Vec<String>, Empties)> {
+        Ok((self.normalize(object)?, Empties::default()))
+    }
 
     /// Normalises parts that storage does not preserve to what a read would return. Called once owners are
     /// recorded and mutating admission is done, so that validation and storage see the same object.

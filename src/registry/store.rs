@@ -9,6 +9,7 @@ use super::resource::{Backing, Resource};
 use super::strategy::{Context, RestStrategy, Strategy};
 use super::write::{DeleteOptions, Deleted, WriteOptions};
 use crate::admission::{Admission, AdmitAll};
+use crate::apimachinery::gvk::GroupResource;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::validation::path_segment_name;
 use crate::apimachinery::value::Value;
@@ -60,7 +61,7 @@ impl Store {
     }
 
     /// The resource served.
-    pub fn resource(&self) -> &Arc<Resource> {
+    pub(crate) fn resource(&self) -> &Arc<Resource> {
         &self.resource
     }
 
@@ -163,7 +164,12 @@ impl Store {
         self.strategy.deletion().is_some_and(|d| d.holds(object))
     }
 
-    // ── convenience for controllers, bootstrap and reviews ──
+    // ── convenience for controllers, bootstrap and reviews; more in `in_process` ──
+
+    /// The group and plural name of the objects, which a `Status` about one of them names.
+    pub fn group_resource(&self) -> GroupResource {
+        self.resource.group_resource()
+    }
 
     /// Creates an object as if a client had sent it: normalised, defaulted, validated and admitted. Not
     /// cancel safe.
@@ -191,6 +197,8 @@ impl Store {
     /// # Errors
     /// The errors of storage.
     pub(crate) async fn list_entries(&self, namespace: &str) -> Result<Vec<Arc<Entry>>> {
+        // Clients fill namespaces, and thereby choose how long a list takes.
+        compute::leave_reactor_to_list(self.storage.count()).await;
         Ok(self.list(ListOptions::latest(namespace)).await?.entries)
     }
 

@@ -9,19 +9,20 @@ mod hooks;
 mod rest;
 mod rules;
 
-pub(crate) use hooks::{DeleteStrategy, Outcome, SideEffects};
-pub use rest::Change;
-pub(crate) use rest::RestStrategy;
-pub use rules::GarbageCollection;
-pub(crate) use rules::{MetaChecks, NameRule, Rules, UpdateOrder};
+pub use hooks::{DeleteStrategy, Outcome, SideEffects};
+pub(crate) use rest::{Change, RestStrategy};
+pub use rules::{GarbageCollection, NameRule, Rules};
+pub(crate) use rules::{MetaChecks, UpdateOrder};
 
+use crate::api::decode::Empties;
 use crate::apimachinery::field::ErrorList;
 use crate::apimachinery::value::Value;
 use crate::request::{AuditTrail, UserInfo, Warnings};
+use crate::sync::Mutex;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// The caller-related inputs of a verb.
+/// The caller-related inputs of a verb. A program makes one with [`Context::system`] and changes its fields.
 #[derive(Clone, Debug)]
 pub struct Context {
     /// The authenticated user.
@@ -31,13 +32,38 @@ pub struct Context {
     /// Collects the response's `Warning` headers.
     pub warnings: Warnings,
     /// Collects annotations for the audit event.
-    pub audit: AuditTrail,
+    pub(crate) audit: AuditTrail,
+    /// The empty lists and maps of the body that its decoded form lacks; validation sees them.
+    pub(crate) empties: BodyEmpties,
     /// True if nothing may be written.
     pub dry_run: bool,
     /// When the request ends; `None` for the server's own writes and for connections.
     pub deadline: Option<Instant>,
     /// The verb as used in authorization: `create`, `update`, `patch` or `delete`.
     pub verb: &'static str,
+}
+
+/// The [`Empties`] of the body that was decoded last: a patch is decoded again for each attempt. Inline rather than
+/// shared, since every request has a context and few have any.
+#[derive(Debug, Default)]
+pub(crate) struct BodyEmpties(Mutex<Empties>);
+
+impl BodyEmpties {
+    /// Replaces those of an earlier attempt.
+    pub(crate) fn set(&self, empties: Empties) {
+        *self.0.lock() = empties;
+    }
+
+    /// See [`Empties::restored`].
+    pub(crate) fn restored(&self, object: &Value) -> Option<Value> {
+        self.0.lock().restored(object)
+    }
+}
+
+impl Clone for BodyEmpties {
+    fn clone(&self) -> Self {
+        Self(Mutex::new(self.0.lock().clone()))
+    }
 }
 
 impl Context {
@@ -48,6 +74,7 @@ impl Context {
             namespace: namespace.to_owned(),
             warnings: Warnings::default(),
             audit: AuditTrail::default(),
+            empties: BodyEmpties::default(),
             dry_run: false,
             deadline: None,
             verb: "update",
@@ -58,10 +85,10 @@ impl Context {
 /// The behaviour of a kind. All methods have defaults, which suit kinds without special behaviour.
 ///
 /// Order on create: [`default`](Self::default) → mutating admission →
-/// [`prepare_create`](Self::prepare_create) → `SideEffects::begin` → object metadata and
+/// [`prepare_create`](Self::prepare_create) → [`SideEffects::begin`] → object metadata and
 /// [`validate_create`](Self::validate_create) → [`warnings`](Self::warnings) → validating admission → storage
-/// → `SideEffects::end`. Updates follow the same order with the old object as an extra argument. All methods
-/// are pure functions of their arguments; what is not goes into `SideEffects`.
+/// → [`SideEffects::end`]. Updates follow the same order with the old object as an extra argument. All methods
+/// are pure functions of their arguments; what is not goes into [`SideEffects`].
 ///
 /// ```
 /// use torana::apimachinery::{ErrorList, FieldError, FieldPath, Value};

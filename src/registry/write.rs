@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// Authorizes the create that an update turns into, because permission to update does not imply permission to
 /// create.
 #[async_trait]
-pub trait AuthorizeCreate: Send + Sync + 'static {
+pub(crate) trait AuthorizeCreate: Send + Sync + 'static {
     /// Returns an error unless the caller may create the object.
     ///
     /// # Errors
@@ -21,7 +21,7 @@ pub trait AuthorizeCreate: Send + Sync + 'static {
 
 /// The options of a write: ownership, admission and preconditions.
 #[derive(Clone)]
-pub struct WriteOptions {
+pub(crate) struct WriteOptions {
     /// The field manager to record. `None` leaves managed fields as they are in the object: an apply has
     /// already updated them, and some internal writers are not tracked.
     pub manager: Option<String>,
@@ -100,7 +100,7 @@ impl Default for WriteOptions {
 impl WriteOptions {
     /// Options of the server's own writes, recorded as `kube-apiserver` like those of upstream's loopback
     /// clients.
-    pub fn internal(subresource: &str) -> Self {
+    pub(crate) fn internal(subresource: &str) -> Self {
         Self {
             manager: Some("kube-apiserver".to_owned()),
             subresource: subresource.to_owned(),

@@ -3,6 +3,11 @@
 use http::HeaderMap;
 use http::header::{ACCEPT, USER_AGENT};
 
+/// Clauses of a line that are read, and parameters of a clause. A line can hold a quarter of a million, and is read for
+/// every response, also for the refusal of a request.
+const MAX_CLAUSES: usize = 256;
+const MAX_PARAMS: usize = 32;
+
 /// A clause of an Accept header.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Clause<'a> {
@@ -35,11 +40,12 @@ pub(crate) fn accept_line(headers: &HeaderMap) -> &str {
     headers.get(ACCEPT).and_then(|v| v.to_str().ok()).unwrap_or("")
 }
 
-/// The clauses of an Accept line in order of preference. An empty line accepts anything.
+/// The clauses of an Accept line in order of preference; those beyond the first 256 are ignored. An empty line accepts
+/// anything.
 pub fn clauses(line: &str) -> Vec<Clause<'_>> {
     let line = if line.is_empty() { "*/*" } else { line };
     let mut out: Vec<Clause<'_>> = Vec::new();
-    for text in line.split(',') {
+    for text in line.split(',').take(MAX_CLAUSES) {
         let mut parts = text.split(';').map(|p| p.trim_matches(' '));
         let range = parts.next().unwrap_or("");
         let (main, sub) = match range.split_once('/') {
@@ -54,7 +60,7 @@ pub fn clauses(line: &str) -> Vec<Clause<'_>> {
             params: Vec::new(),
             quality: 1.0,
         };
-        for param in parts {
+        for param in parts.take(MAX_PARAMS) {
             let Some((k, v)) = param.split_once('=').filter(|(_, v)| !v.contains('=')) else {
                 continue;
             };
@@ -82,4 +88,16 @@ pub(crate) fn is_browser(headers: &HeaderMap) -> bool {
     [&b"curl"[..], b"Wget", b"Mozilla/5.0"]
         .iter()
         .any(|start| agent.starts_with(start))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_read_up_to_its_limits() {
+        assert_eq!(clauses(&"a/b;q=0.1,".repeat(100_000)).len(), MAX_CLAUSES);
+        let many = format!("a/b{}", ";x=1".repeat(100_000));
+        assert_eq!(clauses(&many)[0].params.len(), MAX_PARAMS);
+    }
 }

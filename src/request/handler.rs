@@ -26,7 +26,7 @@ pub(crate) type ResponseFuture<'t> = Pin<Box<dyn Future<Output = Response> + Sen
 /// # Cancel safety
 /// The future is dropped when the client disconnects. Writes, which must complete, run in an owned task.
 #[async_trait]
-pub trait Handler: Send + Sync + 'static {
+pub(crate) trait Handler: Send + Sync + 'static {
     /// Answers the request.
     async fn handle(&self, req: Request) -> Response;
 }

@@ -10,6 +10,19 @@ use time::OffsetDateTime;
 /// below that.
 pub(crate) const MAX_HEADER_FIELDS: usize = 4096;
 
+/// Names that are read from a list. A head can hold half a million of them, each of which costs a lookup or more.
+const MAX_LISTED: usize = 128;
+
+/// The names in the lines of a list such as `Connection` or `Trailer`; those beyond the first 128 are ignored.
+pub(crate) fn listed(headers: &HeaderMap, list: HeaderName) -> impl Iterator<Item = &str> {
+    let lines = headers.get_all(list).iter();
+    lines
+        .flat_map(|line| line.as_bytes().split(|b| *b == b','))
+        .take(MAX_LISTED)
+        .filter_map(|name| std::str::from_utf8(name.trim_ascii()).ok())
+        .filter(|name| !name.is_empty() && name.is_ascii())
+}
+
 /// Removes every header whose name satisfies `out`. Collects the names first because `HeaderMap` has no
 /// `retain`; in the common case nothing matches and nothing is allocated.
 pub(crate) fn remove_all(headers: &mut HeaderMap, mut out: impl FnMut(&HeaderName) -> bool) {
@@ -99,13 +112,9 @@ const IMPERSONATE: &str = "impersonate-";
 /// Reduces the `Trailer` header to the announced names accepted by `keep` (which sees lower-case names), on
 /// one line.
 pub(crate) fn retain_announced(headers: &mut HeaderMap, keep: impl Fn(&str) -> bool) {
-    let names: Vec<String> = headers
-        .get_all(TRAILER)
-        .iter()
-        .filter_map(|v| v.to_str().ok())
-        .flat_map(|v| v.split(','))
-        .map(|name| name.trim().to_owned())
-        .filter(|name| !name.is_empty() && keep(&name.to_ascii_lowercase()))
+    let names: Vec<String> = listed(headers, TRAILER)
+        .filter(|name| keep(&name.to_ascii_lowercase()))
+        .map(str::to_owned)
         .collect();
     headers.remove(TRAILER);
     if names.is_empty() {
@@ -169,5 +178,16 @@ mod tests {
         IdentityHeaders::default().with_standard().strip(&mut headers);
         assert_eq!(headers.len(), 1);
         assert_eq!(headers[TRAILER], "X-Sum");
+    }
+
+    #[test]
+    fn a_list_is_read_up_to_its_limit() {
+        let mut headers = HeaderMap::new();
+        headers.append(TRAILER, HeaderValue::from_bytes(b"a, \xff,,b").unwrap());
+        assert_eq!(listed(&headers, TRAILER).collect::<Vec<_>>(), ["a", "b"]);
+        headers.append(TRAILER, vec!["x"; 500_000].join(",").parse().unwrap());
+        IdentityHeaders::default().with_standard().strip(&mut headers);
+        let left = headers[TRAILER].to_str().unwrap().split(',').count();
+        assert_eq!(left, MAX_LISTED - 2, "two were not names");
     }
 }

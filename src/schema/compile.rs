@@ -115,8 +115,14 @@ impl<'s> Compiler<'s> {
             "oneOf",
             "not",
         ];
-        // The second test finds numeric keywords whose value is zero: `minLength: 0` counts as set.
-        if WORDS.iter().all(|w| s.get(w).is_empty_value()) && !WORDS.iter().any(|w| s.get(w).as_f64().is_some()) {
+        let foreign_type = Some(s.str_at(&["type"])).filter(|ty| !ty.is_empty() && node.ty.is_none());
+        // `not: {}` refuses everything. The last test finds numeric keywords whose value is zero: `minLength: 0` counts
+        // as set.
+        if foreign_type.is_none()
+            && s.get("not").is_null()
+            && WORDS.iter().all(|w| s.get(w).is_empty_value())
+            && !WORDS.iter().any(|w| s.get(w).as_f64().is_some())
+        {
             return Ok(None);
         }
         let bound = |word: &str, exclusive: &str| {
@@ -140,6 +146,7 @@ impl<'s> Compiler<'s> {
             false => Formats::of(node.ty),
         };
         Ok(Some(Checks {
+            foreign_type: foreign_type.map(Box::from),
             enumeration: Enumeration::of(s),
             minimum: bound("minimum", "exclusiveMinimum"),
             maximum: bound("maximum", "exclusiveMaximum"),

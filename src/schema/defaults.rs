@@ -84,8 +84,7 @@ impl Checker<'_> {
     }
 
     fn outside(&mut self, node: &Node, default: &Value, path: &FieldPath, is_object: bool) {
-        // A clone, because pruning changes what it examines.
-        if self.pruned && !prune::unknown(node, &mut default.clone(), is_object).is_empty() {
+        if self.pruned && !is_pruned(node, default, is_object) {
             self.errors.push(FieldError::invalid(
                 path,
                 default.clone(),
@@ -147,7 +146,10 @@ impl Checker<'_> {
             }
             // The default on its own, too: values within metadata may have a schema of their own.
             None => {
-                let errors = validate::default_value(node, default, path, &self.steps);
+                let mut errors = validate::default_value(node, default, path, &self.steps);
+                if errors.is_empty() {
+                    errors = self.by_rules(node, default, path);
+                }
                 self.errors.extend(errors);
             }
         }
@@ -168,13 +170,21 @@ impl Checker<'_> {
     }
 }
 
+/// True if pruning would not change a default. Compared, because members like `kind` at its top are pruned but not
+/// reported.
+fn is_pruned(node: &Node, default: &Value, is_object: bool) -> bool {
+    let mut pruned = default.clone();
+    prune::unknown(node, &mut pruned, is_object);
+    pruned == *default
+}
+
 /// True if no default has fields that its schema lacks.
 pub(super) fn are_pruned(node: &Node) -> bool {
     checkpoint();
     let own = node
         .default
         .as_deref()
-        .is_none_or(|d| prune::unknown(node, &mut d.value.clone(), node.embedded).is_empty());
+        .is_none_or(|d| is_pruned(node, &d.value, node.embedded));
     let items = node.items.as_deref().is_none_or(are_pruned);
     own && items && node.properties.iter().all(|(_, p)| are_pruned(p))
 }

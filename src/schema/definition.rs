@@ -76,9 +76,17 @@ pub(crate) struct UnsupportedKeyword(String);
 /// # Errors
 /// [`UnsupportedKeyword`]: the schema cannot be judged.
 pub(crate) fn violations(schema: &Value, path: &FieldPath) -> Result<ErrorList, UnsupportedKeyword> {
+    convertible(schema).map(|schema| structural::check(schema, path))
+}
+
+/// The schema, if upstream can convert it to its structural form, whether or not that is valid.
+///
+/// # Errors
+/// [`UnsupportedKeyword`], the first in upstream's order.
+pub(crate) fn convertible(schema: &Value) -> Result<&Value, UnsupportedKeyword> {
     match unsupported(schema) {
         Some(why) => Err(UnsupportedKeyword(why)),
-        None => Ok(structural::check(schema, path)),
+        None => Ok(schema),
     }
 }
 

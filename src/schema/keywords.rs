@@ -122,7 +122,8 @@ impl Checker<'_> {
 
     fn not_supported(&mut self, at: &At<'_>, word: &str, value: &str, supported: &[&str]) {
         let path = self.path(at, word);
-        self.errors.push(FieldError::not_supported(&path, value, supported));
+        self.errors
+            .push(FieldError::not_supported_string(&path, value, supported));
     }
 
     fn node(&mut self, s: &Value, at: &At<'_>, place: Place) {

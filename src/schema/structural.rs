@@ -76,8 +76,8 @@ impl Checker<'_> {
         checkpoint();
         let ty = s.str_at(&["type"]);
         let items = s.get("items");
-        // Reported here, because an array without items has no schema for them below.
-        if ty == "array" && items.is_null() {
+        // Reported here, because an array without items has no schema for them below. An empty list of schemas is none.
+        if ty == "array" && items.as_object().is_none() {
             self.required(at, "items", "must be specified");
         }
         if items.as_object().is_some() {
@@ -179,7 +179,11 @@ impl Checker<'_> {
             "properties" => v.as_object().is_some_and(named),
             // Upstream does not compare these.
             "$schema" | "id" => true,
-            "additionalProperties" => false,
+            // Pointers in Go, which count as set even to an empty value.
+            "additionalProperties" | "not" | "externalDocs" | "example" => v.is_null(),
+            "x-kubernetes-list-type" | "x-kubernetes-map-type" => v.is_null(),
+            // An empty list of schemas is none.
+            "items" => v.as_object().is_none(),
             // Numbers are pointers in Go, so a zero counts as set.
             _ => v.is_empty_value() && v.as_f64().is_none(),
         };

@@ -191,6 +191,10 @@ fn one_of_and_not_are_evaluated() {
     let none = wrong(s, json!({"a": "no"}));
     assert_eq!(none.len(), 3, "{none:?}");
     assert!(none[0].ends_with("Found none valid") && none[2].ends_with("must not validate the schema (not)"));
+    assert_eq!(
+        wrong(json!({"a": {"type": "string", "not": {}}}), json!({"a": "x"})),
+        ["<nil>: Invalid value: \"\": \"spec.a\" must not validate the schema (not)"]
+    );
 }
 
 #[test]

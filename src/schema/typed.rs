@@ -70,6 +70,7 @@ fn lift<'a>(shape: Shape<ApplyType>) -> Shape<Typed<'a>> {
         Shape::Set(t) => Shape::Set(Typed(Location::Meta(t))),
         Shape::Keyed(t) => Shape::Keyed(Typed(Location::Meta(t))),
         Shape::Deduced => Shape::Deduced,
+        Shape::Untyped => Shape::Untyped,
     }
 }
 

@@ -28,11 +28,21 @@ pub enum Error {
         /// The reason.
         reason: String,
     },
+    /// A name of a kind or of its subresources is invalid or taken.
+    #[error("the name {name:?} of {kind} cannot be used: {reason}")]
+    Name {
+        /// The kind.
+        kind: String,
+        /// The name.
+        name: String,
+        /// The reason.
+        reason: String,
+    },
     /// The schema of a kind is invalid.
     #[error("the schema of {kind} is wrong: {reason}")]
     Schema {
         /// The kind.
-        kind: &'static str,
+        kind: String,
         /// The violations, joined.
         reason: String,
     },

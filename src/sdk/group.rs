@@ -1,8 +1,8 @@
 //! A group version as a value: its kinds and its discovery priorities. Served by an
 //! [`ApiServer`](super::ApiServer) or by a gateway in its own process.
 
-use super::Error;
-use super::Kind;
+use super::kind::unusable;
+use super::{Error, Kind};
 use crate::admission::Admission;
 use crate::apimachinery::gvk::GroupVersion;
 use crate::apimachinery::validation::{dns1035_label, dns1123_subdomain};
@@ -57,7 +57,7 @@ impl ApiGroup {
     }
 
     /// The discovery priorities.
-    pub fn priorities(&self) -> Priorities {
+    pub(crate) fn priorities(&self) -> Priorities {
         self.priorities
     }
 
@@ -84,9 +84,18 @@ impl ApiGroup {
                 reason: why.clone(),
             });
         }
-        let mut served = Vec::new();
+        let mut served: Vec<(Arc<Resource>, Arc<Store>)> = Vec::new();
         for kind in kinds {
-            served.push(kind.serve(&gv, storage, admission)?);
+            let (row, store) = kind.serve(&gv, storage, admission)?;
+            if served.iter().any(|(other, _)| other.gvr == row.gvr) {
+                let plural = &row.gvr.resource;
+                return Err(unusable(
+                    &row.kind,
+                    plural,
+                    "another kind of the group has this plural name",
+                ));
+            }
+            served.push((row, store));
         }
         Ok((gv, served))
     }

@@ -25,10 +25,13 @@ pub struct Port {
     listener: Listener,
     tls: Arc<TlsConfig>,
     pair: Arc<DynamicKeyPair>,
+    client_cas: Vec<Arc<DynamicCa>>,
 }
 
 impl Port {
-    /// Binds the address; port 0 picks a free one. Clients are asked for certificates issued by `client_cas`.
+    /// Binds the address; port 0 picks a free one. Clients are asked for certificates issued by `client_cas`, which an
+    /// [`Authenticator`](super::authn::Authenticator) verifies. Once the server is open, files of certificates and CAs
+    /// that change are read again.
     ///
     /// # Errors
     /// The port is taken, the certificate cannot be used.
@@ -40,11 +43,13 @@ impl Port {
         let listener = listener::bind(address, false).map_err(|e| Error::Bind(e.into()))?;
         let pair = DynamicKeyPair::from_files(&pair.cert, &pair.key, provider.clone());
         let pair = pair.map_err(|e| Error::Certificate(e.into()))?;
-        let tls = TlsConfig::try_new(pair.clone(), Vec::new(), client_cas, TlsOptions::default(), provider);
+        let cas = client_cas.clone();
+        let tls = TlsConfig::try_new(pair.clone(), Vec::new(), cas, TlsOptions::default(), provider);
         Ok(Self {
             listener,
             tls: tls.map_err(|e| Error::Certificate(e.into()))?,
             pair,
+            client_cas,
         })
     }
 
@@ -52,11 +57,24 @@ impl Port {
     pub fn local_addr(&self) -> SocketAddr {
         self.listener.local_addr()
     }
+
+    /// What is read again when its files change.
+    fn watched(&self) -> Vec<Arc<dyn Reload>> {
+        let cas = self.client_cas.iter().map(|ca| ca.clone() as Arc<dyn Reload>);
+        std::iter::once(self.pair.clone() as Arc<dyn Reload>)
+            .chain(cas)
+            .collect()
+    }
 }
 
 /// A running server.
 pub struct Running {
     handle: ServerHandle,
+    rest: Rest,
+}
+
+/// What ends with a server besides its port.
+struct Rest {
     lifecycle: Lifecycle,
     hooks: Vec<PreShutdownHook>,
     tasks: TaskGroup,
@@ -78,10 +96,10 @@ impl ApiServer {
             handler: prepared.handler.clone(),
             metrics: prepared.telemetry.port.clone(),
         };
+        let files = port.watched();
         let handle = server.serve(port.listener);
         let stop = tasks.stop_signal().clone();
         tasks.spawn("certificates", async move {
-            let files: Vec<Arc<dyn Reload>> = vec![port.pair];
             // Neither of the other two ends by itself, so the order does not matter.
             tokio::select! {
                 () = stop.wait() => {}
@@ -92,13 +110,28 @@ impl ApiServer {
         // Nobody listens for failures, because none of the server's hooks can fail.
         let (report, _) = mpsc::channel(1);
         prepared.start_hooks(&tasks, &report);
-        Running {
-            handle,
+        let rest = Rest {
             lifecycle: prepared.lifecycle,
             hooks: prepared.pre_shutdown_hooks,
             tasks,
             engine,
-        }
+        };
+        Running { handle, rest }
+    }
+
+    /// Shuts down a server that was never opened, and whose [`service`](Self::service) was called instead: requests
+    /// finish, new ones are rejected, watches end, tasks stop, the store is flushed.
+    ///
+    /// # Cancel safety
+    /// Not cancel safe: if the future is dropped, the store is closed without waiting for requests and tasks.
+    pub async fn shut_down(self) {
+        let rest = Rest {
+            lifecycle: self.prepared.lifecycle,
+            hooks: self.prepared.pre_shutdown_hooks,
+            tasks: self.tasks,
+            engine: self.engine,
+        };
+        rest.shut_down(None).await;
     }
 }
 
@@ -114,8 +147,13 @@ impl Running {
     /// Not cancel safe: if the future is dropped, connections are cut, and the store is closed without
     /// waiting for them.
     pub async fn shut_down(self) {
+        self.rest.shut_down(Some(self.handle)).await;
+    }
+}
+
+impl Rest {
+    async fn shut_down(self, port: Option<ServerHandle>) {
         let Self {
-            handle,
             lifecycle,
             hooks,
             tasks,
@@ -125,10 +163,11 @@ impl Running {
             delay: Duration::ZERO,
             in_flight: GRACE,
         };
-        let stopping = &handle;
-        let stop = || stopping.stop_accepting();
+        let stop = || port.iter().for_each(ServerHandle::stop_accepting);
         lifecycle.shut_down(times, hooks, stop, || async {}).await;
-        handle.drain(Duration::from_secs(2)).await;
+        if let Some(port) = port {
+            port.drain(Duration::from_secs(2)).await;
+        }
         let deadline = tokio::time::Instant::now() + Duration::from_secs(5);
         if let Err(late) = tasks.shutdown(deadline).await {
             tracing::warn!("{late}");
@@ -136,5 +175,29 @@ impl Running {
         if let Err(e) = tokio::task::spawn_blocking(move || engine.shutdown()).await {
             tracing::error!("closing the store failed: {e}");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pki::ensure_serving;
+    use std::net::Ipv4Addr;
+    use std::time::SystemTime;
+
+    #[tokio::test]
+    async fn changed_files_of_client_cas_are_read_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let pair = |name: &str| ensure_serving(&dir.path().join(name), &["localhost"], &[], SystemTime::now()).unwrap();
+        let (first, second) = (pair("first"), pair("second"));
+        let file = dir.path().join("clients.crt");
+        std::fs::copy(&first.ca, &file).unwrap();
+        let clients = DynamicCa::from_file(&file).unwrap();
+        let port = Port::bind((Ipv4Addr::LOCALHOST, 0).into(), &first, vec![clients.clone()]).unwrap();
+
+        std::fs::copy(&second.ca, &file).unwrap();
+        let changed = port.watched().iter().filter(|files| files.check_now()).count();
+        assert_eq!(changed, 1);
+        assert_eq!(clients.current().pem, std::fs::read(&second.ca).unwrap());
     }
 }

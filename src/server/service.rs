@@ -43,7 +43,7 @@ pub struct GatewayService(Arc<dyn Handler>);
 
 impl GatewayService {
     /// A service that calls this handler.
-    pub fn new(handler: Arc<dyn Handler>) -> Self {
+    pub(crate) fn new(handler: Arc<dyn Handler>) -> Self {
         Self(handler)
     }
 }

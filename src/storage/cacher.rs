@@ -159,31 +159,45 @@ impl Cacher {
     /// Makes committed changes visible to reads.
     pub fn apply(&self, events: &[Arc<Event>]) {
         let now = Instant::now();
-        let mut history = self.history.lock();
-        // Snapshots share structure, so the copy costs no more than the changed paths.
-        let mut state = Snapshot::clone(&self.snapshot.load());
-        for event in events {
-            state.apply(event);
-            history.push(now, event.clone(), &state);
+        {
+            let mut history = self.history.lock();
+            // Snapshots share structure, so the copy costs no more than the changed paths.
+            let mut state = Snapshot::clone(&self.snapshot.load());
+            let room = history.capacity();
+            for event in events {
+                state.apply(event);
+                history.push(now, event.clone(), &state);
+            }
+            if history.capacity() > room {
+                self.counters.grown.add(1);
+            }
+            // Stored while the history is locked, so that `subscribe` sees both at the same revision.
+            self.snapshot.store(Arc::new(state));
         }
         self.counters.received.add(events.len() as u64);
-        self.trim_history(&mut history, now, &state);
-        // Stored while the history is locked, so that `subscribe` sees both at the same revision.
-        self.snapshot.store(Arc::new(state));
+        self.trim_history(now);
     }
 
-    /// Trims history that is out of bounds and updates the memory accounting.
-    fn trim_history(&self, history: &mut History, now: Instant, state: &Snapshot) {
-        let room = history.capacity();
-        history.trim(now, self.share.history_limits());
-        // Relaxed is enough: written under the history's lock, and the sweep only needs an approximate age.
-        self.discarded_bytes.store(history.discarded_bytes(), Ordering::Relaxed);
-        match history.capacity() {
-            more if more > room => self.counters.grown.add(1),
-            less if less < room => self.counters.shrunk.add(1),
-            _ => {}
+    /// Trims history that is out of bounds and updates the memory accounting. Starts of watches wait for the history's
+    /// lock, so it is held for a number of events only, and what they occupied is freed without it.
+    fn trim_history(&self, now: Instant) {
+        // Once: they are this history's part of what all may use, and would shrink with it.
+        let limits = self.share.history_limits();
+        let mut more = true;
+        while more {
+            let mut history = self.history.lock();
+            let room = history.capacity();
+            let discarded = history.trim(now, limits);
+            // Relaxed is enough: written under the history's lock, and the sweep only needs an approximate age.
+            self.discarded_bytes.store(history.discarded_bytes(), Ordering::Relaxed);
+            if history.capacity() < room {
+                self.counters.shrunk.add(1);
+            }
+            // The snapshot is read under the history's lock, so the accounting does not mix two revisions.
+            self.share.set(self.snapshot.load().bytes(), history.bytes());
+            drop(history);
+            more = discarded.more;
         }
-        self.share.set(state.bytes(), history.bytes());
     }
 
     /// Delivers applied changes to the watchers they concern.
@@ -227,15 +241,9 @@ impl Cacher {
     }
 
     fn trim_at(&self, now: Instant) {
-        {
-            let mut history = self.history.lock();
-            let state = self.snapshot();
-            // The snapshot is read under the history's lock, so the accounting does not mix two revisions.
-            self.trim_history(&mut history, now, &state);
-            // Only here: a frame is the encoding that watchers of one event share, useless once they have all
-            // sent it.
-            history.drop_frames(now);
-        }
+        self.trim_history(now);
+        // Only here: a frame is the encoding that watchers of one event share, useless once they have all sent it.
+        while self.history.lock().drop_frames(now) {}
         self.share.budget().maintain();
         self.sweep(self.discarded_bytes.load(Ordering::Relaxed), now);
     }

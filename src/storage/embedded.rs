@@ -122,6 +122,16 @@ struct Shared {
     catalog: Mutex<Catalog>,
 }
 
+/// Closes the write queue when the committer ends, even by a panic: a writer that waits for permits would wait for
+/// ever.
+struct ClosesQueue(Arc<Shared>);
+
+impl Drop for ClosesQueue {
+    fn drop(&mut self) {
+        self.0.permits.close();
+    }
+}
+
 /// A served resource.
 pub(crate) struct ResourceStore {
     prefix: String,
@@ -181,9 +191,13 @@ impl Engine {
             marks: contents.marks.into(),
         };
         let committer = Committer::new(shared.clone(), commands, disk, options, found);
+        let ended = ClosesQueue(shared.clone());
         let thread = std::thread::Builder::new()
             .name("committer".into())
-            .spawn(|| committer.run())
+            .spawn(move || {
+                let _ended = ended;
+                committer.run();
+            })
             .map_err(|source| OpenError::Io {
                 path: dir.to_path_buf(),
                 source,
@@ -367,7 +381,9 @@ impl Backend for Engine {
 
 impl Shared {
     fn trim_caches(&self) {
-        for resource in self.catalog.lock().resources.values() {
+        // A copy of the list: trimming frees the events of a burst, while requests look resources up.
+        let all: Vec<_> = self.catalog.lock().resources.values().cloned().collect();
+        for resource in all {
             resource.cacher.trim();
         }
     }

@@ -285,6 +285,14 @@ impl Event {
         }
     }
 
+    /// The state that [`object`](Self::object) is made from.
+    pub(crate) fn shown(&self, t: EventType) -> &Arc<Entry> {
+        match &self.previous {
+            Some(previous) if t == EventType::Deleted && !self.deleted => previous,
+            _ => &self.entry,
+        }
+    }
+
     /// The object to send with an event of this type. If the object stopped matching, that is the previous
     /// state with the revision of the change, as upstream's cacher sends.
     pub fn object(&self, t: EventType) -> Arc<Entry> {

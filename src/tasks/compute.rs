@@ -23,7 +23,8 @@ mod worker;
 pub(crate) use bodies::{Reservation, account_for, account_for_part};
 pub(crate) use current::{Current, Within, continue_job, current, offload};
 pub(crate) use movable::{
-    MEMORY_PER_STORED_BYTE, is_heavy, is_large, leave_reactor, leave_reactor_to_decode, leave_reactor_with, movable,
+    MEMORY_PER_STORED_BYTE, is_heavy, is_large, leave_reactor, leave_reactor_to_decode, leave_reactor_to_list,
+    leave_reactor_with, movable,
 };
 pub(crate) use runnable::{HeldBackFlows, RunnableJobs};
 #[cfg(debug_assertions)]

@@ -1,10 +1,14 @@
 //! [`Derived`]: a value computed from a source that changes, recomputed by the first reader after a change.
 
+use super::compute;
 use arc_swap::{ArcSwap, Guard};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::sync::Mutex;
+
+/// Estimated memory, in bytes, of the rest of a write that derives a value first.
+const MEMORY: usize = 1 << 20;
 
 /// A value that is derived from a source. Reading it costs two atomic loads while the source does not change.
 #[derive(Debug)]
@@ -65,11 +69,25 @@ impl<T> Derived<T> {
         self.derived.store(changes, Ordering::Release);
         next
     }
+
+    /// [`Self::get`] for a source that clients write, so that deriving may take long: the calling work leaves the
+    /// reactor before it derives the value.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub(crate) async fn get_off_reactor(&self, derive: impl FnOnce(&T) -> T + Send) -> Arc<T> {
+        if self.current().is_none() {
+            compute::leave_reactor(MEMORY).await;
+        }
+        self.get(derive)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::telemetry::Telemetry;
+    use futures_util::FutureExt as _;
     use std::sync::Barrier;
     use std::sync::atomic::AtomicU32;
 
@@ -97,6 +115,27 @@ mod tests {
         });
         assert!(*first == 1 && derived.current().is_none());
         assert_eq!(*derived.get(|n| n + 1), 2);
+    }
+
+    #[tokio::test]
+    async fn work_leaves_the_reactor_only_to_derive() {
+        let here = || std::thread::current().id();
+        let config = compute::Config::default();
+        let pool = compute::ComputePool::start(config, Telemetry::new().compute.clone()).unwrap();
+        let derived = Arc::new(Derived::new(here()));
+        for changed in [true, false] {
+            if changed {
+                derived.invalidate();
+            }
+            let of = derived.clone();
+            let work = async move {
+                of.get_off_reactor(|_| here()).await;
+                here()
+            };
+            let moved = pool.within(pool.flow("caller"), async { compute::movable(work.boxed()).await });
+            assert_eq!(moved.await.unwrap() != here(), changed);
+            assert_ne!(*derived.get(|_| unreachable!("it is derived")), here());
+        }
     }
 
     /// A reader that finds another deriving an older state must not get the value from before both.

@@ -4,14 +4,13 @@
 //! The length is bounded by the number of distinct items, which is the number of objects the controller
 //! watches.
 
-use super::{Backoff, shrink};
+use super::Backoff;
 use crate::sync::{Mutex, MutexGuard};
 use crate::telemetry::QueueMetrics;
 use futures_util::FutureExt as _;
 use std::any::Any;
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, VecDeque};
-use std::hash::Hash;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,21 +27,26 @@ struct Inner<T> {
     changed: Notify,
 }
 
+/// Delayed items that are added in one go, under the lock.
+const PROMOTED: usize = 64;
+
+/// Ordered maps: a hash map of a hundred thousand items would move them all in one insertion when it grows, under the
+/// lock and on a reactor.
 struct State<T> {
     ready: VecDeque<T>,
     /// Items in `ready`, or added again while being processed, with the time they were added.
-    dirty: HashMap<T, Instant>,
-    working: HashMap<T, Instant>,
+    dirty: BTreeMap<T, Instant>,
+    working: BTreeMap<T, Instant>,
     later: BinaryHeap<Reverse<(Instant, u64)>>,
-    delayed: HashMap<u64, T>,
+    delayed: BTreeMap<u64, T>,
     /// The earliest entry of `later` per item; other entries are ignored.
-    due: HashMap<T, (Instant, u64)>,
-    failures: HashMap<T, u32>,
+    due: BTreeMap<T, (Instant, u64)>,
+    failures: BTreeMap<T, u32>,
     next_id: u64,
     closed: bool,
 }
 
-impl<T: Clone + Eq + Hash> WorkQueue<T> {
+impl<T: Clone + Ord> WorkQueue<T> {
     /// Creates an empty queue. `metrics` come from [`crate::telemetry::Telemetry::queue`].
     pub(crate) fn new(backoff: Backoff, metrics: QueueMetrics) -> Self {
         Self(Arc::new(Inner {
@@ -50,12 +54,12 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
             metrics,
             state: Mutex::new(State {
                 ready: VecDeque::new(),
-                dirty: HashMap::new(),
-                working: HashMap::new(),
+                dirty: BTreeMap::new(),
+                working: BTreeMap::new(),
                 later: BinaryHeap::new(),
-                delayed: HashMap::new(),
-                due: HashMap::new(),
-                failures: HashMap::new(),
+                delayed: BTreeMap::new(),
+                due: BTreeMap::new(),
+                failures: BTreeMap::new(),
                 next_id: 0,
                 closed: false,
             }),
@@ -258,7 +262,7 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
     }
 }
 
-impl<T: Clone + Eq + Hash> State<T> {
+impl<T: Clone + Ord> State<T> {
     fn add(&mut self, metrics: &QueueMetrics, item: T) {
         // Added once while queued, and once more while being processed; further adds mean the same work.
         if self.closed || self.dirty.contains_key(&item) {
@@ -275,7 +279,8 @@ impl<T: Clone + Eq + Hash> State<T> {
     /// Moves due items to the ready list; returns the time of the next one.
     fn promote(&mut self, metrics: &QueueMetrics) -> Option<Instant> {
         let now = Instant::now();
-        while let Some(Reverse((at, id))) = self.later.peek().copied() {
+        for _ in 0..PROMOTED {
+            let Reverse((at, id)) = self.later.peek().copied()?;
             // A past entry, or one whose item was removed or rescheduled.
             if at > now && self.delayed.contains_key(&id) {
                 return Some(at);
@@ -286,7 +291,8 @@ impl<T: Clone + Eq + Hash> State<T> {
                 self.add(metrics, item);
             }
         }
-        None
+        // The next call continues.
+        self.later.peek().map(|_| now)
     }
 
     fn remove(&mut self, item: &T) {
@@ -299,20 +305,16 @@ impl<T: Clone + Eq + Hash> State<T> {
             self.later.retain(|Reverse((_, id))| self.delayed.contains_key(id));
             self.later.shrink_to_fit();
         }
-        shrink(&mut self.failures);
-        shrink(&mut self.due);
-        shrink(&mut self.delayed);
     }
 
     fn take(&mut self, metrics: &QueueMetrics) -> Option<T> {
         let item = self.ready.pop_front()?;
         let now = Instant::now();
-        // As `shrink`: a burst must not keep its memory.
+        // A burst must not keep its memory.
         if self.ready.capacity() > 128 && self.ready.len() < self.ready.capacity() / 4 {
             self.ready.shrink_to(self.ready.len() * 2);
         }
         if let Some(added) = self.dirty.remove(&item) {
-            shrink(&mut self.dirty);
             metrics.queue_duration.observe((now - added).as_secs_f64());
         }
         // Between `take` and `done` an equal item is only marked as dirty, so no two workers process it.
@@ -341,139 +343,4 @@ fn text_of(panic: &(dyn Any + Send)) -> &str {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lasting_failures_are_reported_ever_more_seldom() {
-        let reported: Vec<u32> = (1..=40).filter(|n| is_reported(*n)).collect();
-        assert_eq!(reported, [4, 8, 16, 32]);
-    }
-    use crate::telemetry::Telemetry;
-
-    fn queue() -> WorkQueue<&'static str> {
-        let backoff = Backoff::doubling(Duration::from_secs(1), Duration::from_secs(30));
-        WorkQueue::new(backoff, Telemetry::new().queue("q"))
-    }
-
-    #[tokio::test]
-    async fn item_is_queued_once_and_processed_by_one_worker() {
-        let q = queue();
-        q.add("a");
-        q.add("a");
-        assert_eq!(q.next().await, Some("a"));
-        q.add("a");
-        assert!(q.is_empty());
-        q.done(&"a");
-        assert_eq!(q.0.metrics.depth.get(), 1, "it is ready again");
-        assert_eq!(q.next().await, Some("a"));
-        q.done(&"a");
-        q.shut_down();
-        assert_eq!(q.next().await, None);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn failing_item_is_retried_with_exponential_backoff() {
-        let q = queue();
-        let start = Instant::now();
-        for (n, due) in [1u64, 3, 7, 15].into_iter().enumerate() {
-            q.add_rate_limited("a");
-            assert_eq!(q.failures(&"a") as usize, n + 1);
-            assert_eq!(q.next().await, Some("a"));
-            q.done(&"a");
-            assert_eq!(start.elapsed().as_secs(), due);
-        }
-        q.forget(&"a");
-        assert_eq!(q.failures(&"a"), 0);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn removed_item_is_not_processed_and_frees_its_memory() {
-        let q = queue();
-        for item in ["a", "b"] {
-            q.add_rate_limited(item);
-        }
-        q.remove(&"a");
-        assert_eq!(q.failures(&"a"), 0);
-        assert_eq!(q.next().await, Some("b"));
-        let numbers: WorkQueue<usize> = WorkQueue::new(
-            Backoff::doubling(Duration::from_secs(3600), Duration::from_secs(3600)),
-            Telemetry::new().queue("n"),
-        );
-        for n in 0..10_000 {
-            numbers.add_rate_limited(n);
-        }
-        for n in 0..10_000 {
-            numbers.remove(&n);
-        }
-        let s = numbers.lock();
-        let capacities = [
-            s.later.capacity(),
-            s.delayed.capacity(),
-            s.due.capacity(),
-            s.failures.capacity(),
-        ];
-        assert!(capacities.iter().all(|&n| n < 256), "{capacities:?}");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn earliest_delay_applies() {
-        let q = queue();
-        let start = Instant::now();
-        q.add_after("a", Duration::from_secs(9));
-        q.add_after("a", Duration::from_secs(2));
-        q.add_after("a", Duration::from_secs(5));
-        assert_eq!(q.next().await, Some("a"));
-        assert_eq!(start.elapsed().as_secs(), 2);
-        q.done(&"a");
-        q.shut_down();
-        assert_eq!(q.next().await, None);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn an_item_whose_work_panics_is_retried_and_the_others_are_processed() {
-        let q = queue();
-        let start = Instant::now();
-        let tries: Mutex<Vec<(&str, u64)>> = Mutex::default();
-        for item in ["early", "late", "good"] {
-            q.add(item);
-        }
-        let work = |item: &'static str| {
-            let mut all = tries.lock();
-            all.push((item, start.elapsed().as_secs()));
-            let count = all.len();
-            drop(all);
-            assert!(item != "early" || count > 3, "before the first await");
-            let q = &q;
-            async move {
-                tokio::task::yield_now().await;
-                assert!(item != "late" || count > 3, "after an await");
-                if count == 5 {
-                    q.shut_down();
-                }
-                Ok::<_, std::convert::Infallible>(())
-            }
-        };
-        q.process("q", work).await;
-        let tries = tries.lock().clone();
-        let wanted = [("early", 0), ("late", 0), ("good", 0), ("early", 1), ("late", 1)];
-        assert_eq!(tries, wanted);
-        assert_eq!([q.failures(&"early"), q.failures(&"late")], [0, 0]);
-    }
-
-    #[tokio::test]
-    async fn shutdown_wakes_every_worker() {
-        let q = queue();
-        let workers: Vec<_> = (0..3)
-            .map(|_| {
-                let q = q.clone();
-                tokio::spawn(async move { q.next().await })
-            })
-            .collect();
-        tokio::task::yield_now().await;
-        q.shut_down();
-        for w in workers {
-            assert_eq!(w.await.unwrap(), None);
-        }
-    }
-}
+mod tests;

@@ -2,10 +2,13 @@
 
 use super::{counter, counters, gauges, int_gauges};
 use prometheus::{GaugeVec, IntCounter, IntCounterVec, IntGaugeVec, Registry};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use crate::sync::Mutex;
+
+/// Deleted APIServices whose merges of `/openapi/v2` are still exported, so that a scrape sees the last one.
+const MAX_DELETED: usize = 64;
 
 /// Aggregated documents, requests to backends, and connections to their addresses.
 pub struct BackendMetrics {
@@ -14,6 +17,8 @@ pub struct BackendMetrics {
     pub aggregations: IntCounter,
     openapi_v2_regenerations: IntCounterVec,
     openapi_v2_regeneration_seconds: GaugeVec,
+    /// Deleted APIServices that still have series of merges, the oldest first.
+    deleted: Mutex<VecDeque<String>>,
     requests: IntGaugeVec,
     rejected: IntCounterVec,
     known: Mutex<BTreeSet<String>>,
@@ -67,6 +72,7 @@ impl BackendMetrics {
                 "Seconds the last merge of /openapi/v2 took, by reason.",
                 &["reason"],
             ),
+            deleted: Mutex::default(),
             requests: int_gauges(
                 r,
                 "torana_backend_requests",
@@ -115,6 +121,23 @@ impl BackendMetrics {
         self.openapi_v2_regeneration_seconds
             .with_label_values(&[reason])
             .set(took.as_secs_f64());
+        let mut deleted = self.deleted.lock();
+        // Also if it is deleted again: it becomes the latest.
+        deleted.retain(|name| name != apiservice);
+        if reason == "delete" {
+            deleted.push_back(apiservice.to_owned());
+        }
+        // Names are objects' names, so their number has no other limit.
+        if deleted.len() > MAX_DELETED
+            && let Some(oldest) = deleted.pop_front()
+        {
+            for reason in ["add", "update", "delete"] {
+                // Fails for reasons that it was never merged for.
+                let _ = self
+                    .openapi_v2_regenerations
+                    .remove_label_values(&[oldest.as_str(), reason]);
+            }
+        }
     }
 
     /// Sets the statistics of all backends, by APIService; series of other backends are removed.
@@ -159,6 +182,22 @@ impl BackendMetrics {
 mod tests {
     use super::*;
     use crate::telemetry::Telemetry;
+
+    #[test]
+    fn deleted_backends_lose_the_series_of_their_merges() {
+        let t = Telemetry::new();
+        for i in 0..=MAX_DELETED {
+            for reason in ["add", "delete"] {
+                t.backends
+                    .merged_openapi_v2(&format!("v1.g{i}"), reason, Duration::ZERO);
+            }
+        }
+        t.backends.merged_openapi_v2("v1.g1", "add", Duration::ZERO);
+        t.backends.merged_openapi_v2("v1.last", "delete", Duration::ZERO);
+        let text = String::from_utf8(t.text()).unwrap();
+        let is_there = |name: &str| text.contains(&format!("regeneration_count{{apiservice=\"{name}\""));
+        assert!(!is_there("v1.g0") && is_there("v1.g1") && is_there("v1.g2") && is_there("v1.last"));
+    }
 
     #[test]
     fn removed_backends_lose_their_series() {

@@ -1,15 +1,18 @@
 //! Metrics of the watch caches: upstream's of v1.36, and `torana_` families for memory and the shared budget.
 //! The caches count themselves; [`Caches::set`] copies their counters at a scrape.
 
+mod budget;
 mod waits;
 
-use super::{Telemetry, counters, int_gauges};
-use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
-use std::collections::BTreeSet;
+pub(crate) use budget::BudgetReading;
 pub(crate) use waits::Wait;
-use waits::Waits;
 
+use super::{Telemetry, counters, int_gauges};
 use crate::sync::Mutex;
+use budget::Budget;
+use prometheus::{IntCounter, IntCounterVec, IntGaugeVec};
+use std::collections::BTreeSet;
+use waits::Waits;
 
 /// Statistics of one watch cache at a scrape. Counts are since the process started.
 #[derive(Clone, Debug, Default)]
@@ -50,31 +53,10 @@ pub(crate) struct CacheReading {
     pub waits: Wait,
 }
 
-/// Usage of the budget shared by all watch caches at a scrape: bytes, and counts since the process started.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct BudgetReading {
-    /// The total limit; 0 if unlimited.
-    pub total: u64,
-    pub objects: u64,
-    /// Memory of the event history, in bytes.
-    pub history: u64,
-    pub encodings: u64,
-    /// The limit that currently applies to cached encodings.
-    pub encodings_limit: u64,
-    /// Number of encodings computed.
-    pub computed: u64,
-    /// Number of cache hits.
-    pub reused: u64,
-    /// Number of encodings evicted.
-    pub evicted: u64,
-    /// True if the current objects alone exceed the total.
-    pub over: bool,
-}
-
 /// Handles of the families. Series are per group and plural, and exist as long as the cache does.
 pub(crate) struct Caches {
-    gauges: [(IntGaugeVec, fn(&CacheReading) -> u64); 4],
-    sums: [(IntCounterVec, fn(&CacheReading) -> u64); 7],
+    gauges: [(IntGaugeVec, Read); 4],
+    sums: [(IntCounterVec, Read); 7],
     lists: IntCounterVec,
     fetched: IntCounterVec,
     consistent: IntCounterVec,
@@ -83,12 +65,72 @@ pub(crate) struct Caches {
     waits: Waits,
     /// Resources present at the last scrape.
     known: Mutex<BTreeSet<[String; 2]>>,
-    used: IntGaugeVec,
-    limit: IntGaugeVec,
-    over: IntGauge,
-    encodings: IntCounterVec,
-    evictions: IntCounter,
+    budget: Budget,
 }
+
+/// What a family shows of one cache.
+type Read = fn(&CacheReading) -> u64;
+
+/// Gauges of one cache: name, help and value.
+const GAUGES: [(&str, &str, Read); 4] = [
+    (
+        "watch_cache_capacity",
+        "Capacity of a watch cache in events, by resource.",
+        |r| r.capacity,
+    ),
+    (
+        "apiserver_watch_cache_resource_version",
+        "Revision of the newest change in a watch cache (its last 15 digits), by resource.",
+        |r| r.revision % SHOWN,
+    ),
+    (
+        "torana_watch_cache_events",
+        "Events in the history of a watch cache, by resource.",
+        |r| r.events,
+    ),
+    ("torana_watch_cache_watchers", "Open watches, by resource.", |r| {
+        r.watchers
+    }),
+];
+
+/// Counters of one cache: name, help and value.
+const SUMS: [(&str, &str, Read); 7] = [
+    (
+        "watch_cache_capacity_increase_total",
+        "Number of times the capacity of a watch cache increased.",
+        |r| r.capacity_changes[0],
+    ),
+    (
+        "watch_cache_capacity_decrease_total",
+        "Number of times the capacity of a watch cache decreased.",
+        |r| r.capacity_changes[1],
+    ),
+    (
+        "apiserver_watch_cache_events_received_total",
+        "Events received by a watch cache.",
+        |r| r.received,
+    ),
+    (
+        "apiserver_watch_cache_events_dispatched_total",
+        "Events dispatched by a watch cache to watches.",
+        |r| r.dispatched,
+    ),
+    (
+        "apiserver_terminated_watchers_total",
+        "Watches ended because their reader was too slow.",
+        |r| r.terminated,
+    ),
+    (
+        "apiserver_watch_cache_initializations_total",
+        "Number of times a watch cache was filled.",
+        |r| r.initializations,
+    ),
+    (
+        "apiserver_cache_list_returned_objects_total",
+        "Objects returned by lists served from memory.",
+        |r| r.returned,
+    ),
+];
 
 /// Values of upstream's `index` label: scan, and the only index.
 const INDEXES: [&str; 2] = ["", "f:spec.nodeName"];
@@ -104,91 +146,13 @@ impl Caches {
     /// Registers the families. Call once per gateway.
     pub(crate) fn register(telemetry: &Telemetry) -> Self {
         let (r, of) = (telemetry.registry(), ["group", "resource"]);
-        let gauge = |name, help| int_gauges(r, name, help, &of);
-        let sum = |name, help| counters(r, name, help, &of);
         let waits = Waits::default();
         // Cannot fail: no other collector has this name.
         let _ = r.register(Box::new(waits.clone()));
         Self {
             waits,
-            gauges: [
-                (
-                    gauge(
-                        "watch_cache_capacity",
-                        "Capacity of a watch cache in events, by resource.",
-                    ),
-                    |r| r.capacity,
-                ),
-                (
-                    gauge(
-                        "apiserver_watch_cache_resource_version",
-                        "Revision of the newest change in a watch cache (its last 15 digits), by resource.",
-                    ),
-                    |r| r.revision % SHOWN,
-                ),
-                (
-                    gauge(
-                        "torana_watch_cache_events",
-                        "Events in the history of a watch cache, by resource.",
-                    ),
-                    |r| r.events,
-                ),
-                (
-                    gauge("torana_watch_cache_watchers", "Open watches, by resource."),
-                    |r| r.watchers,
-                ),
-            ],
-            sums: [
-                (
-                    sum(
-                        "watch_cache_capacity_increase_total",
-                        "Number of times the capacity of a watch cache increased.",
-                    ),
-                    |r| r.capacity_changes[0],
-                ),
-                (
-                    sum(
-                        "watch_cache_capacity_decrease_total",
-                        "Number of times the capacity of a watch cache decreased.",
-                    ),
-                    |r| r.capacity_changes[1],
-                ),
-                (
-                    sum(
-                        "apiserver_watch_cache_events_received_total",
-                        "Events received by a watch cache.",
-                    ),
-                    |r| r.received,
-                ),
-                (
-                    sum(
-                        "apiserver_watch_cache_events_dispatched_total",
-                        "Events dispatched by a watch cache to watches.",
-                    ),
-                    |r| r.dispatched,
-                ),
-                (
-                    sum(
-                        "apiserver_terminated_watchers_total",
-                        "Watches ended because their reader was too slow.",
-                    ),
-                    |r| r.terminated,
-                ),
-                (
-                    sum(
-                        "apiserver_watch_cache_initializations_total",
-                        "Number of times a watch cache was filled.",
-                    ),
-                    |r| r.initializations,
-                ),
-                (
-                    sum(
-                        "apiserver_cache_list_returned_objects_total",
-                        "Objects returned by lists served from memory.",
-                    ),
-                    |r| r.returned,
-                ),
-            ],
+            gauges: GAUGES.map(|(name, help, read)| (int_gauges(r, name, help, &of), read)),
+            sums: SUMS.map(|(name, help, read)| (counters(r, name, help, &of), read)),
             lists: counters(
                 r,
                 "apiserver_cache_list_total",
@@ -220,38 +184,7 @@ impl Caches {
                 &["group", "part", "resource"],
             ),
             known: Mutex::default(),
-            used: int_gauges(
-                r,
-                "torana_watch_cache_used_bytes",
-                "Memory of all watch caches in bytes, by part: current objects, history or cached encodings.",
-                &["part"],
-            ),
-            limit: int_gauges(
-                r,
-                "torana_watch_cache_limit_bytes",
-                "Memory limits of the watch caches in bytes: of all parts, and of cached encodings within that.",
-                &["part"],
-            ),
-            over: int_gauges(
-                r,
-                "torana_watch_cache_over_limit",
-                "1 if the current objects alone exceed the limit of all parts.",
-                &[],
-            )
-            .with_label_values::<&str>(&[]),
-            encodings: counters(
-                r,
-                "torana_watch_cache_encodings_total",
-                "Requests for cached encodings, by whether the encoding was made or reused.",
-                &["result"],
-            ),
-            evictions: counters(
-                r,
-                "torana_watch_cache_encoding_evictions_total",
-                "Cached encodings that were evicted.",
-                &[],
-            )
-            .with_label_values::<&str>(&[]),
+            budget: Budget::register(r),
         }
     }
 
@@ -325,21 +258,7 @@ impl Caches {
 
     /// Sets the metrics of the shared budget.
     pub(crate) fn set_budget(&self, now: &BudgetReading) {
-        let parts = [
-            ("objects", now.objects),
-            ("history", now.history),
-            ("encodings", now.encodings),
-        ];
-        for (part, bytes) in parts {
-            self.used.with_label_values(&[part]).set(bytes as i64);
-        }
-        for (part, bytes) in [("all", now.total), ("encodings", now.encodings_limit)] {
-            self.limit.with_label_values(&[part]).set(bytes as i64);
-        }
-        self.over.set(i64::from(now.over));
-        raise(&self.encodings.with_label_values(&["made"]), now.computed);
-        raise(&self.encodings.with_label_values(&["reused"]), now.reused);
-        raise(&self.evictions, now.evicted);
+        self.budget.set(now);
     }
 }
 

@@ -7,12 +7,12 @@ use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::Arc;
 use tokio::runtime::Runtime;
 use torana::apimachinery::Value;
 use torana::apimachinery::codec::json;
-use torana::gateway::{self, Command, CompletedOptions, Gateway, parse};
-use torana::testing::request::{Body, Handler, RemoteAddr, Request, RequestContext};
+use torana::gateway::{self, Command, CompletedOptions, Gateway, GatewayService, parse};
+use torana::testing::request::{Body, RemoteAddr, Request, RequestContext};
+use tower::ServiceExt as _;
 
 /// The namespace of the test objects, as in `tests/testdata/every-kind.yaml`.
 pub(crate) const NAMESPACE: &str = "every";
@@ -59,7 +59,7 @@ impl Answer {
 pub(crate) struct Server {
     runtime: Runtime,
     gateway: Option<Gateway>,
-    handler: Arc<dyn Handler>,
+    service: GatewayService,
     _dir: tempfile::TempDir,
 }
 
@@ -105,7 +105,7 @@ impl Server {
         let options = start_flags(dir.path());
         let gateway = runtime.block_on(gateway::start(options)).expect("the gateway starts");
         let server = Self {
-            handler: gateway.handler(),
+            service: gateway.service(),
             runtime,
             gateway: Some(gateway),
             _dir: dir,
@@ -172,9 +172,10 @@ impl Server {
         }
         // The connection layer is bypassed, so the context that it provides is set here.
         RequestContext::of_mut(&mut req).remote = Some(RemoteAddr(SocketAddr::from(([127, 0, 0, 1], 1))));
-        let handler = self.handler.clone();
+        let service = self.service.clone();
         let answer = self.runtime.block_on(self.runtime.spawn(async move {
-            let (head, body) = handler.handle(req).await.into_parts();
+            let response = service.oneshot(req).await.expect("errors are responses");
+            let (head, body) = response.into_parts();
             let body = body.collect(256 << 20).await.expect("a whole body");
             (head.status.as_u16(), body)
         }));

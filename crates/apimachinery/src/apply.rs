@@ -101,6 +101,8 @@ pub enum Shape<S> {
     Keyed(S),
     /// No schema: objects are owned by member, lists as a whole.
     Deduced,
+    /// No schema: a value of any type, owned as a whole.
+    Untyped,
 }
 
 /// The scalar types a schema distinguishes.

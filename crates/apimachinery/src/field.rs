@@ -184,6 +184,12 @@ pub fn show(value: &Value) -> String {
     }
 }
 
+/// Renders a bad value as `json.Marshal` does, which escapes `<`, `>` and `&`. Upstream's formatter does so for all but
+/// plain strings: also for values of named string types (enumerations such as `RestartPolicy`) and for pointers.
+pub fn show_json(value: &Value) -> String {
+    super::codec::json::to_string_within(value, MAX_VALUE)
+}
+
 /// Go's short escape sequence of a character, if it has one in a quoted string.
 pub fn go_escape(c: char) -> Option<&'static str> {
     Some(match c {
@@ -290,6 +296,15 @@ impl FieldError {
     pub fn invalid<'a>(path: &FieldPath, value: impl Into<Value>, detail: impl Into<Cow<'a, str>>) -> Self {
         Self::of_value(FieldErrorKind::Invalid, path, &value.into(), detail.into())
     }
+    /// As [`invalid`](Self::invalid), for a value whose type in Go is not `string` itself but a type made from it.
+    pub fn invalid_enum<'a>(path: &FieldPath, value: impl Into<Value>, detail: impl Into<Cow<'a, str>>) -> Self {
+        Self::of(
+            FieldErrorKind::Invalid,
+            path,
+            Some(show_json(&value.into())),
+            detail.into(),
+        )
+    }
     /// The value is invalid; `shown` is printed verbatim.
     pub fn invalid_raw<'a>(path: &FieldPath, shown: impl Into<String>, detail: impl Into<Cow<'a, str>>) -> Self {
         Self::of(FieldErrorKind::Invalid, path, Some(shown.into()), detail.into())
@@ -297,6 +312,11 @@ impl FieldError {
     /// The value occurs more than once.
     pub fn duplicate(path: &FieldPath, value: impl Into<Value>) -> Self {
         Self::of_value(FieldErrorKind::Duplicate, path, &value.into(), Cow::Borrowed(""))
+    }
+    /// As [`duplicate`](Self::duplicate), for a value whose type in Go is not `string` itself but a type made from it.
+    pub fn duplicate_enum(path: &FieldPath, value: impl Into<Value>) -> Self {
+        let shown = show_json(&value.into());
+        Self::of(FieldErrorKind::Duplicate, path, Some(shown), Cow::Borrowed(""))
     }
     /// The object that the value refers to does not exist.
     pub fn not_found(path: &FieldPath, value: impl Into<Value>) -> Self {
@@ -306,19 +326,26 @@ impl FieldError {
     pub fn internal<'a>(path: &FieldPath, detail: impl Into<Cow<'a, str>>) -> Self {
         Self::of(FieldErrorKind::Internal, path, None, detail.into())
     }
-    /// The value is not in `supported`. The values are quoted, in the given order; upstream sorts sets first, so
-    /// callers do.
+    /// The value of an enumeration is not in `supported`. The supported values are quoted, in the given order; upstream
+    /// sorts sets first, so callers do.
     pub fn not_supported(path: &FieldPath, value: impl Into<Value>, supported: &[&str]) -> Self {
-        Self::none_of(path, &value.into(), supported)
+        // Nearly all of upstream's enumerations are named string types.
+        Self::none_of(path, show_json(&value.into()), supported)
     }
-    fn none_of(path: &FieldPath, value: &Value, supported: &[&str]) -> Self {
+    /// As [`not_supported`](Self::not_supported), for a field whose type is `string` in Go.
+    pub fn not_supported_string(path: &FieldPath, value: &str, supported: &[&str]) -> Self {
+        Self::none_of(path, show(&Value::from(value)), supported)
+    }
+    #[cold]
+    #[inline(never)]
+    fn none_of(path: &FieldPath, value: String, supported: &[&str]) -> Self {
         let list = supported.iter().map(|s| quote(s)).collect::<Vec<_>>().join(", ");
         let detail = if supported.is_empty() {
             String::new()
         } else {
             format!("supported values: {list}")
         };
-        Self::of_value(FieldErrorKind::NotSupported, path, value, detail.into())
+        Self::of(FieldErrorKind::NotSupported, path, Some(value), detail.into())
     }
     /// The field must not be set.
     pub fn forbidden<'a>(path: &FieldPath, detail: impl Into<Cow<'a, str>>) -> Self {

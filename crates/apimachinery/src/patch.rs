@@ -47,6 +47,15 @@ pub fn json_type(v: &Value) -> &'static str {
     }
 }
 
+/// How the body of a patch is decoded, which depends on the field validation of the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decoding {
+    /// For `Ignore`: what has another type than it should is found when the patch is applied.
+    Lenient,
+    /// For `Warn` and `Strict`: with the types of the members, and errors begin with `error decoding patch: `.
+    Strict,
+}
+
 /// Why the body of a patch cannot be read. Messages as Go words them.
 #[derive(Debug, thiserror::Error)]
 enum InvalidBody {

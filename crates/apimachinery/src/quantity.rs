@@ -8,8 +8,9 @@ mod canonical;
 mod parse;
 
 pub use canonical::{canonicalize, canonicalize_amount};
+pub use parse::ParseError;
 
-use parse::{BAD_NUMBER, BAD_SUFFIX, binary_nanos, decimal_digits, low_bits, scale, small, split, trim};
+use parse::{binary_nanos, decimal_digits, low_bits, scale, small, split, trim};
 use std::cmp::Ordering;
 
 const NANO: i128 = 1_000_000_000;
@@ -98,10 +99,10 @@ impl Quantity {
     /// Parses a quantity. Surrounding spaces are ignored.
     ///
     /// # Errors
-    /// Returns upstream's message.
-    pub fn parse(text: &str) -> Result<Self, &'static str> {
+    /// The text is not a quantity.
+    pub fn parse(text: &str) -> Result<Self, ParseError> {
         let parts = split(trim(text))?;
-        let (base, exponent, format) = scale(parts.suffix).ok_or(BAD_SUFFIX)?;
+        let (base, exponent, format) = scale(parts.suffix).ok_or(ParseError::Suffix)?;
         if let Some(amount @ Amount { value, scale }) = small(&parts, base, exponent) {
             let at = |unit: i32| scaled(value, scale.saturating_sub(unit));
             // `small` guarantees a scale of at least -9, so the exponent is not negative.
@@ -119,7 +120,7 @@ impl Quantity {
         }
         // Upstream's fast path reads `m` or `.` as zero; its slow path fails to parse an empty number.
         if !parts.has_digits {
-            return Err(BAD_NUMBER);
+            return Err(ParseError::Number);
         }
         let digits = match base {
             10 => decimal_digits(&parts, exponent, -9)?,
@@ -256,7 +257,8 @@ fn scaled(value: i64, scale: i32) -> i64 {
 }
 
 impl std::str::FromStr for Quantity {
-    type Err = &'static str;
+    type Err = ParseError;
+
     fn from_str(s: &str) -> Result<Self, Self::Err> {
         Self::parse(s)
     }
@@ -286,7 +288,6 @@ impl Ord for Quantity {
 
 #[cfg(test)]
 mod tests {
-    use super::parse::BAD_FORM;
     use super::*;
     use proptest::prelude::*;
 
@@ -329,14 +330,21 @@ mod tests {
 
     #[test]
     fn parse_errors_match_upstream() {
-        assert_eq!(Quantity::parse(""), Err(BAD_FORM));
-        assert_eq!(Quantity::parse("lots"), Err(BAD_FORM));
-        assert_eq!(Quantity::parse("1mm"), Err(BAD_SUFFIX));
-        assert_eq!(Quantity::parse("1e"), Err(BAD_SUFFIX));
-        assert_eq!(Quantity::parse("--1"), Err(BAD_SUFFIX));
-        assert_eq!(Quantity::parse("1.2.3"), Err(BAD_FORM));
-        assert_eq!(Quantity::parse("e-12"), Err(BAD_NUMBER));
-        assert_eq!(Quantity::parse("1000000000000000000e99999"), Err(BAD_NUMBER));
+        let words = |text: &str| Quantity::parse(text).map_err(|e| e.to_string());
+        assert_eq!(
+            words("lots"),
+            Err("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'".into())
+        );
+        assert_eq!(words("e-12"), Err("unable to parse numeric part of quantity".into()));
+        assert_eq!(words("1mm"), Err("unable to parse quantity's suffix".into()));
+        assert_eq!(Quantity::parse(""), Err(ParseError::Form));
+        assert_eq!(Quantity::parse("lots"), Err(ParseError::Form));
+        assert_eq!(Quantity::parse("1mm"), Err(ParseError::Suffix));
+        assert_eq!(Quantity::parse("1e"), Err(ParseError::Suffix));
+        assert_eq!(Quantity::parse("--1"), Err(ParseError::Suffix));
+        assert_eq!(Quantity::parse("1.2.3"), Err(ParseError::Form));
+        assert_eq!(Quantity::parse("e-12"), Err(ParseError::Number));
+        assert_eq!(Quantity::parse("1000000000000000000e99999"), Err(ParseError::Number));
         for zero in [".", "+", "-", "m", "Ki", "-.E"] {
             assert_eq!(canonicalize(zero).as_deref(), Ok("0"), "{zero}");
         }

@@ -208,39 +208,12 @@ impl Planner<'_> {
 
     fn apply(&mut self, callee: &Callee, mut args: Vec<Node>) -> Result<Node, PlanError> {
         let function = callee.function;
-        let run = match function.body {
-            Body::And | Body::Or | Body::Conditional | Body::NotStrictlyFalse | Body::Alternative { .. } => {
-                // Each is removed from the front; the checker guarantees their number.
-                let mut next = || args.remove(0);
-                return Ok(match function.body {
-                    Body::And => Node::And(Box::new([next(), next()])),
-                    Body::Or => Node::Or(Box::new([next(), next()])),
-                    Body::Alternative { value } => Node::Alternative {
-                        operands: Box::new([next(), next()]),
-                        value,
-                    },
-                    Body::NotStrictlyFalse => Node::NotStrictlyFalse(Box::new(next())),
-                    // The branches are attributes within one attribute, so only the condition is charged for itself.
-                    _ => Node::Conditional(Box::new([next(), next().uncharged(), next().uncharged()])),
-                });
-            }
-            Body::Strict(run) => run,
+        let run = match &function.body {
+            Body::Strict(run) => *run,
+            lazy => return Ok(not_strict(lazy, args)),
         };
         if matches!(function.name, op::INDEX | op::OPT_INDEX) {
-            let index = args.pop().expect("an index has two operands");
-            let operand = args.pop().expect("an index has two operands");
-            // cel-go rejects such a constant when it builds the attribute, before any evaluation.
-            if let Some(kind) = index.as_const().and_then(no_qualifier) {
-                return Err(PlanError::Qualifier(kind));
-            }
-            // An attribute used as an index is resolved as a part of the outer one.
-            let index = if index.is_attribute() { index.uncharged() } else { index };
-            return Ok(Node::Index(Box::new(Index {
-                charge: u64::from(!operand.is_attribute()),
-                operand,
-                index,
-                optional: function.name == op::OPT_INDEX,
-            })));
+            return index(function.name, args);
         }
         let overload = callee.overload();
         // Taken instead of read, so that the map has one owner and is changed in place; a copy per round would be
@@ -274,17 +247,7 @@ impl Planner<'_> {
             ("sum", Some(Type::List(of))) => library::sum_of(of),
             _ => run,
         };
-        let regex = match args.get(1) {
-            _ if !regex::is_one(function.name) => Regex::None,
-            Some(Node::Const(Val::String(source))) => {
-                let pattern = Pattern::new(source)?;
-                // Compiled patterns stay in memory with the program, so all of them together are limited.
-                let left = self.states.checked_sub(pattern.states());
-                self.states = left.ok_or_else(|| PatternError::TooLarge((**source).into()))?;
-                Regex::Constant(pattern)
-            }
-            _ => Regex::Computed,
-        };
+        let regex = self.regex(function.name, args.get(1))?;
         Ok(Node::Call(Box::new(Call {
             function,
             run,
@@ -306,6 +269,56 @@ impl Planner<'_> {
             regex,
         })))
     }
+
+    /// The pattern of a function that takes one as its second argument.
+    fn regex(&mut self, function: &str, pattern: Option<&Node>) -> Result<Regex, PlanError> {
+        if !regex::is_one(function) {
+            return Ok(Regex::None);
+        }
+        let Some(Node::Const(Val::String(source))) = pattern else {
+            return Ok(Regex::Computed);
+        };
+        let pattern = Pattern::new(source)?;
+        // Compiled patterns stay in memory with the program, so all of them together are limited.
+        let left = self.states.checked_sub(pattern.states());
+        self.states = left.ok_or_else(|| PatternError::TooLarge((**source).into()))?;
+        Ok(Regex::Constant(pattern))
+    }
+}
+
+/// A call that may leave operands unevaluated. The checker guarantees their number.
+fn not_strict(body: &Body, mut args: Vec<Node>) -> Node {
+    let mut next = || args.remove(0);
+    match body {
+        Body::And => Node::And(Box::new([next(), next()])),
+        Body::Or => Node::Or(Box::new([next(), next()])),
+        Body::Alternative { value } => Node::Alternative {
+            operands: Box::new([next(), next()]),
+            value: *value,
+        },
+        Body::NotStrictlyFalse => Node::NotStrictlyFalse(Box::new(next())),
+        // `Conditional`. The branches are attributes within one attribute, so only the condition is charged for
+        // itself.
+        _ => Node::Conditional(Box::new([next(), next().uncharged(), next().uncharged()])),
+    }
+}
+
+/// `operand[index]`, or `operand[?index]`.
+fn index(operator: &str, mut args: Vec<Node>) -> Result<Node, PlanError> {
+    let index = args.pop().expect("an index has two operands");
+    let operand = args.pop().expect("an index has two operands");
+    // cel-go rejects such a constant when it builds the attribute, before any evaluation.
+    if let Some(kind) = index.as_const().and_then(no_qualifier) {
+        return Err(PlanError::Qualifier(kind));
+    }
+    // An attribute used as an index is resolved as a part of the outer one.
+    let index = if index.is_attribute() { index.uncharged() } else { index };
+    Ok(Node::Index(Box::new(Index {
+        charge: u64::from(!operand.is_attribute()),
+        operand,
+        index,
+        optional: operator == op::OPT_INDEX,
+    })))
 }
 
 /// cel-go's name for the type of a constant that cannot be an index.

@@ -271,6 +271,16 @@ fn errors_are_worded_and_placed_as_cel_go_does() {
         }
         assert_eq!(evaluate(source), wanted, "{source}");
     }
+    let operand = "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}";
+    assert_eq!(
+        env().compile("*").expect_err("no operands").to_string(),
+        format!(
+            "ERROR: <input>:1:1: Syntax error: mismatched input '*' expecting {operand}\n | *\n | ^\n\
+             ERROR: <input>:1:2: Syntax error: mismatched input '<EOF>' expecting {operand}\n | *\n | .^"
+        )
+    );
+    let many = env().compile(&"*".repeat(2000)).expect_err("no operands").to_string();
+    assert!(many.matches("ERROR").count() <= 101, "{}", many.len());
     let end = env().compile("1 +").expect_err("incomplete").to_string();
     assert!(
         end.starts_with("ERROR: <input>:1:4: Syntax error: mismatched input '<EOF>' expecting {'[', '{',"),

@@ -94,8 +94,9 @@ impl ApplySchema for ApplyType {
             // Upstream derives its types from OpenAPI v3, where this is a `oneOf` without a type, which stands for
             // anything. What is neither a number nor a string fails later, where the merged object is decoded.
             Ty::IntOrString => Shape::Deduced,
-            // Embedded objects are owned as a whole, as in upstream's published schema.
-            Ty::Any(FreeForm::RawExtension) => Shape::AtomicObject,
+            // Owned as a whole, and not only objects: upstream knows this type by its name rather than by its published
+            // schema. What is no object fails in validation.
+            Ty::Any(FreeForm::RawExtension) => Shape::Untyped,
             Ty::Any(_) | Ty::SchemaOr(_) => Shape::Deduced,
             Ty::Struct(_) | Ty::Map(_) => object,
             Ty::List(of) => match self.list() {

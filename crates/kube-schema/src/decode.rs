@@ -6,12 +6,17 @@
 //! caller's.
 
 mod converter;
+mod empties;
 mod explain;
+mod go_names;
+mod literals;
 mod order;
 mod scalar;
 
 pub use converter::coerce;
+pub use empties::Empties;
 pub use explain::explain;
+pub use literals::{has_float, quantities_as_written};
 pub use order::sort_by_document_order;
 pub use scalar::base64;
 
@@ -89,10 +94,24 @@ pub fn normalize(def: &'static TypeDef, v: &mut Value) -> Result<Vec<String>, De
 /// # Errors
 /// As of [`normalize`].
 pub fn normalize_under(path: &str, def: &'static TypeDef, v: &mut Value) -> Result<Vec<String>, DecodeError> {
+    normalized(path, def, v).map(|(findings, _)| findings)
+}
+
+/// Like [`normalize`]; also returns the empty lists and maps that were dropped.
+///
+/// # Errors
+/// As of [`normalize`].
+pub fn normalize_with_empties(def: &'static TypeDef, v: &mut Value) -> Result<(Vec<String>, Empties), DecodeError> {
+    normalized("", def, v)
+}
+
+fn normalized(path: &str, def: &'static TypeDef, v: &mut Value) -> Result<(Vec<String>, Empties), DecodeError> {
     let mut cx = Cx {
+        empties: Empties::default(),
         findings: StrictErrors::default(),
         added: DecodeBudget::of(MAX_ADDED),
         mismatch: None,
+        is_strict: true,
     };
     let step = if path.is_empty() { Step::Root } else { Step::Key(path) };
     let at = At {
@@ -109,7 +128,7 @@ pub fn normalize_under(path: &str, def: &'static TypeDef, v: &mut Value) -> Resu
     if let Some(e) = cx.mismatch {
         return Err(e);
     }
-    Ok(cx.findings.into_texts())
+    Ok((cx.findings.into_texts(), cx.empties))
 }
 
 /// Go's encoding of an unset value of this type: `""`, `0`, `false`, `null`, or an object of the
@@ -247,11 +266,14 @@ fn go_type(ty: Ty) -> String {
 }
 
 struct Cx {
+    empties: Empties,
     findings: StrictErrors,
     added: DecodeBudget,
     /// The first value of a wrong type. Go decodes on after one, and reports it only if nothing fails at
     /// once.
     mismatch: Option<DecodeError>,
+    /// False in what unmarshals itself, where upstream drops unknown fields without a word.
+    is_strict: bool,
 }
 
 impl Cx {
@@ -265,8 +287,10 @@ impl Cx {
     }
 
     fn unknown(&mut self, at: &At<'_>, key: &str) {
-        self.findings
-            .add(|| format!("unknown field {}", quote(&at.path_to(key))));
+        if self.is_strict {
+            self.findings
+                .add(|| format!("unknown field {}", quote(&at.path_to(key))));
+        }
     }
 
     fn object(&mut self, def: &'static TypeDef, v: &mut Value, at: &At<'_>) -> Result<(), DecodeError> {
@@ -341,8 +365,13 @@ impl Cx {
         if v.is_null() {
             return Ok(false);
         }
-        self.value(f.ty, v, &at.then(Step::Field(def, f)))?;
-        Ok(f.emit != Emit::OmitEmpty || !v.is_empty_value())
+        let at = at.then(Step::Field(def, f));
+        self.value(f.ty, v, &at)?;
+        if f.emit != Emit::OmitEmpty || !v.is_empty_value() {
+            return Ok(true);
+        }
+        self.empties.note(v, &at);
+        Ok(false)
     }
 
     fn value(&mut self, ty: Ty, v: &mut Value, at: &At<'_>) -> Result<(), DecodeError> {
@@ -403,7 +432,12 @@ impl Cx {
             (Ty::IntOrString, _) => scalar::int_or_string(v),
             (Ty::Any(FreeForm::Object), Value::Object(_)) => Ok(()),
             (Ty::Any(FreeForm::FieldsV1 | FreeForm::RawExtension | FreeForm::Json | FreeForm::Patch), _) => Ok(()),
-            (Ty::SchemaOr(or), _) => self.schema_or(or, v, at),
+            (Ty::SchemaOr(or), _) => {
+                let was_strict = std::mem::replace(&mut self.is_strict, false);
+                let decoded = self.schema_or(or, v, at);
+                self.is_strict = was_strict;
+                decoded
+            }
             _ => {
                 self.mismatch_of(at, ty, v);
                 Ok(())

@@ -114,6 +114,48 @@ fn each(seed: u64, mut f: impl FnMut(&'static TypeDef, Value)) {
     assert!(usable * 2 > kinds().count(), "{usable}");
 }
 
+#[test]
+fn embedded_documents_may_be_of_any_type_and_are_owned_as_a_whole() {
+    let def = torana_kube_schema::by_gvk("resource.k8s.io", "v1", "DeviceClass").expect("a built-in kind");
+    let config = |parameters: Value| {
+        torana_apimachinery::json!({"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "n"},
+            "spec": {"config": [{"opaque": {"driver": "d.io", "parameters": (parameters)}}], "extendedResourceName": "a.b/c"}})
+    };
+    for parameters in [
+        torana_apimachinery::json!("x"),
+        torana_apimachinery::json!([1]),
+        torana_apimachinery::json!({"a": {"b": 1}}),
+    ] {
+        let first = applied(def, None, &config(parameters), "a", false).expect("any type is applied");
+        let other = applied(def, Some(&first), &config(Value::from(true)), "a", false);
+        assert!(other.is_ok(), "{other:?}");
+    }
+    let revision = torana_kube_schema::by_gvk("apps", "v1", "ControllerRevision").expect("a built-in kind");
+    let config = |data: Value| {
+        torana_apimachinery::json!({"apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": {"name": "n"},
+            "revision": 1, "data": (data)})
+    };
+    let first = applied(
+        revision,
+        None,
+        &config(torana_apimachinery::json!({"a": {"b": 1}})),
+        "a",
+        false,
+    );
+    let first = first.expect("nothing conflicts");
+    let owned = first.at(&MANAGED).items()[0].at(&["fieldsV1", "f:data"]);
+    assert_eq!(owned, &torana_apimachinery::json!({}), "{first:?}");
+    let text = applied(revision, Some(&first), &config(Value::from("x")), "b", true).expect("force");
+    assert_eq!(text.get("data"), &Value::from("x"));
+    assert_eq!(text.at(&MANAGED).items().len(), 2);
+    assert!(
+        text.at(&MANAGED)
+            .items()
+            .iter()
+            .all(|e| e.str_at(&["manager"]) != "a" || e.at(&["fieldsV1", "f:data"]).is_null())
+    );
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(8))]
 

@@ -108,7 +108,7 @@ impl Admission for LimitRanger {
         if subject(attributes) == Some(Subject::Pod) {
             // In key order, where upstream's lister has none: the first range that has a default wins.
             for range in self.limit_ranges(attributes, object).await? {
-                defaults::apply(object, &range).map_err(|why| forbidden(attributes, object, why))?;
+                defaults::apply(object, &range).map_err(|e| forbidden(attributes, object, e.to_string()))?;
             }
         }
         Ok(())

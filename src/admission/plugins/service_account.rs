@@ -3,9 +3,11 @@
 
 use super::pods::{elements_mut, is_mirror, projects, push, references_secrets};
 use crate::admission::{Admission, Attributes, ObjectLookup, Operation, forbidden};
+use crate::apimachinery::field::quote;
 use crate::apimachinery::names;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
+use crate::apimachinery::validation::path_segment_name;
 use crate::apimachinery::value::Value;
 use async_trait::async_trait;
 use std::collections::HashSet;
@@ -43,6 +45,16 @@ impl ServiceAccount {
 
     async fn account(&self, attributes: &Attributes, pod: &Value) -> Result<Value> {
         let (namespace, name) = (&*attributes.namespace, account_name(pod));
+        let refused = |why: &str| {
+            let why = format!("error looking up service account {namespace}/{name}: {why}");
+            forbidden(attributes, pod, why)
+        };
+        // Upstream's client does not send a request with such a name.
+        let messages = path_segment_name(name);
+        if !messages.is_empty() {
+            let why = format!("invalid resource name {}: [{}]", quote(name), messages.join(" "));
+            return Err(refused(&why));
+        }
         for attempt in 1.. {
             let found = self.cluster.get_cached("", "serviceaccounts", namespace, name).await;
             match found {
@@ -50,14 +62,10 @@ impl ServiceAccount {
                 // The controller may not have created it yet.
                 Ok(None) if name == "default" && attempt < ATTEMPTS => tokio::time::sleep(PAUSE).await,
                 Ok(None) => break,
-                Err(e) => {
-                    let why = format!("error looking up service account {namespace}/{name}: {}", e.message);
-                    return Err(forbidden(attributes, pod, why));
-                }
+                Err(e) => return Err(refused(&e.message)),
             }
         }
-        let why = format!("error looking up service account {namespace}/{name}: serviceaccount {name:?} not found");
-        Err(forbidden(attributes, pod, why))
+        Err(refused(&format!("serviceaccount {} not found", quote(name))))
     }
 
     fn mount(&self, pod: &mut Value) {

@@ -141,13 +141,15 @@ impl<P: StoredPolicy> Policies<P> {
             let in_time = tokio::time::timeout(CATCH_UP, caught_up).await;
             in_time.map_err(|_| NotReady)?;
         }
-        Ok(self.snapshot.get(|_| {
+        let derive = |_: &_| {
             let (policies, bindings) = (
                 followed.policies.informer.snapshot(),
                 followed.bindings.informer.snapshot(),
             );
             Snapshot::new(policies.values(), bindings.values())
-        }))
+        };
+        // One policy may name a hundred thousand resources.
+        Ok(self.snapshot.get_off_reactor(derive).await)
     }
 }
 

@@ -115,7 +115,8 @@ impl Configurations {
             let in_time = tokio::time::timeout(CATCH_UP, caught_up).await;
             in_time.map_err(|_| NotReady)?;
         }
-        Ok(self.snapshot(followed))
+        // One configuration may name a hundred thousand resources.
+        Ok(self.snapshot.get_off_reactor(updated_from(followed)).await)
     }
 
     /// Sets the lookup through which the status page finds objects.
@@ -150,9 +151,12 @@ impl Configurations {
     }
 
     fn snapshot(&self, followed: &Followed) -> Arc<Snapshot> {
-        self.snapshot
-            .get(|before| before.updated(followed.informer.snapshot().values()))
+        self.snapshot.get(updated_from(followed))
     }
+}
+
+fn updated_from(followed: &Followed) -> impl FnOnce(&Snapshot) -> Snapshot + Send {
+    move |before: &Snapshot| before.updated(followed.informer.snapshot().values())
 }
 
 impl Snapshot {

@@ -4,7 +4,7 @@
 use super::failure::Failure;
 use super::review::ReviewResponse;
 use crate::admission::{ObjectLookup, ServedKind};
-use crate::apimachinery::patch::json_patch::JsonPatch;
+use crate::apimachinery::patch::{Decoding, json_patch::JsonPatch};
 use crate::apimachinery::status::Status;
 use crate::apimachinery::value::Value;
 use crate::tasks::compute;
@@ -32,7 +32,7 @@ pub(super) async fn apply(
     if answer.patch.is_empty() {
         return Ok(None);
     }
-    let decoded = JsonPatch::decode(&answer.patch, false);
+    let decoded = JsonPatch::decode(&answer.patch, Decoding::Lenient);
     let patch = decoded
         .map_err(|s| Failure::unusable(format!("received undecodable patch in webhook response: {}", s.message)))?;
     if patch.is_empty() {

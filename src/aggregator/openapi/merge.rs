@@ -34,12 +34,13 @@ pub fn filter(document: &mut Value, keep: impl Fn(&str) -> bool) {
 
 /// Merges `from` into a document of higher precedence.
 pub fn merge(into: &mut Value, mut from: Value) {
-    let taken: BTreeSet<Str> = names(into, "paths");
+    // Looked up one by one: a set of all paths for each document would be quadratic over thousands of documents.
+    let is_taken = |path: &str| into.get("paths").as_object().is_some_and(|all| all.contains_key(path));
     // Filtered only on a collision: it walks the whole document twice.
-    if names(&from, "paths").iter().any(|p| taken.contains(p)) {
-        filter(&mut from, |path| !taken.contains(path));
+    if paths(&from).any(is_taken) {
+        filter(&mut from, |path| !is_taken(path));
     }
-    if names(&from, "paths").is_empty() {
+    if paths(&from).next().is_none() {
         return;
     }
     let renames = renames(into, &from);
@@ -73,9 +74,10 @@ fn add_all(into: &mut Value, section: &str, added: Vec<(Str, Value)>) {
     if added.is_empty() {
         return;
     }
-    let mut all: Vec<(Str, Value)> = take(into, section).into_iter().collect();
-    all.extend(added);
-    *into.entry_object(section) = Map::from_pairs(all);
+    // Sorted and unique, which renaming may have changed.
+    let added = Map::from_pairs(added).into_iter();
+    let changes = added.map(|(name, value)| (name, Some(value))).collect();
+    into.entry_object(section).change(changes);
 }
 
 /// Access to the sections of a document.
@@ -94,9 +96,8 @@ impl Sections for Value {
     }
 }
 
-fn names(document: &Value, section: &str) -> BTreeSet<Str> {
-    let all = document.get(section).as_object();
-    all.into_iter().flat_map(Map::keys).map(Str::from).collect()
+fn paths(document: &Value) -> impl Iterator<Item = &str> {
+    document.get("paths").as_object().into_iter().flat_map(Map::keys)
 }
 
 fn take(document: &mut Value, section: &str) -> Map {

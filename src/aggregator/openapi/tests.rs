@@ -43,6 +43,28 @@ async fn the_index_merges_all_publishers_and_documents_come_from_their_own() {
     assert_eq!(w.get("/openapi/v3/").await, (404, String::new()));
 }
 
+#[test]
+fn the_index_joins_thousands_of_entries_and_keeps_our_own() {
+    use super::{Index, Indices, joined};
+    use crate::apimachinery::value::Str;
+    use std::sync::Arc;
+    let index = |odd: usize| {
+        let theirs = json!({"serverRelativeURL": "/theirs"});
+        let paths = (0..20_000).map(|i| (format!("k{:06}", 2 * i + odd), theirs.clone()));
+        Arc::new(Index {
+            source: String::new(),
+            paths: paths.collect(),
+        })
+    };
+    // Interleaved: inserted one by one, each entry of the second would shift half of the first's.
+    let remote = Indices::from_iter([(Str::from("v1.a"), index(0)), (Str::from("v1.b"), index(1))]);
+    let own = vec![(Str::from("k000001"), json!({"serverRelativeURL": "/ours"}))];
+    let document = json::decode(&joined(&remote, own)).unwrap();
+    let paths = document.get("paths").as_object().unwrap();
+    assert_eq!(paths.len(), 40_000);
+    assert_eq!(paths.get("k000001").unwrap().str_at(&["serverRelativeURL"]), "/ours");
+}
+
 #[tokio::test]
 async fn the_v2_document_includes_paths_of_backends() {
     let pki = Pki::new(&["ext.ns.svc"], &[b"h2"]);

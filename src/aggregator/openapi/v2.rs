@@ -99,19 +99,21 @@ fn causes(before: Option<&Current>, local: &str, remote: &[Named]) -> Vec<Cause>
         reason,
     };
     let old = before.map_or(&[][..], |c| &c.remote);
-    let named = |all: &[Named], name: &Str| all.iter().find(|(n, _)| n == name).map(|(_, hash)| hash.clone());
+    // Searched through maps: there are as many parts as somebody creates APIServices.
+    let by_name = |all: &[Named]| -> HashMap<Str, String> { all.iter().cloned().collect() };
+    let (known, current) = (by_name(old), by_name(remote));
     let mut found: Vec<Cause> = Vec::new();
     if before.is_none_or(|c| c.local != local) {
         found.push(cause(&"local".into(), if before.is_none() { "add" } else { "update" }));
     }
     for (name, hash) in remote {
-        match named(old, name) {
+        match known.get(name) {
             None => found.push(cause(name, "add")),
-            Some(known) if known != *hash => found.push(cause(name, "update")),
+            Some(known) if known != hash => found.push(cause(name, "update")),
             Some(_) => {}
         }
     }
-    let gone = old.iter().filter(|(name, _)| named(remote, name).is_none());
+    let gone = old.iter().filter(|(name, _)| !current.contains_key(name));
     found.extend(gone.map(|(name, _)| cause(name, "delete")));
     found
 }
@@ -382,7 +384,7 @@ impl UnprotectedHandler for V2Handler {
     }
 }
 
-fn unavailable() -> Response {
+pub(super) fn unavailable() -> Response {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
     response

@@ -135,8 +135,10 @@ impl ProxyShared {
         head.headers.reserve(6);
         // The response's version is that of the client's connection, not of the backend's.
         head.version = http::Version::default();
+        // As in Go, a response without a body, such as 304, keeps the headers that describe one.
         let packed = unpack
             && special.content_encoding
+            && !http_body::Body::is_end_stream(&body)
             && head
                 .headers
                 .get(header::CONTENT_ENCODING)

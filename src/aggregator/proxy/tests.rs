@@ -185,6 +185,11 @@ async fn gzip_that_the_client_did_not_request_is_decompressed() {
     let backend = Backend::http(&pki, 100, |r| async move {
         use std::io::Write as _;
         assert_eq!(r.headers()["accept-encoding"], "gzip");
+        if r.uri().path() == "/unchanged" {
+            let mut a = response(304, "");
+            a.headers_mut().insert("content-encoding", "gzip".parse().unwrap());
+            return a;
+        }
         let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         packer.write_all(b"hello").unwrap();
         let mut a = response(200, packer.finish().unwrap());
@@ -200,6 +205,10 @@ async fn gzip_that_the_client_did_not_request_is_decompressed() {
     asked.headers_mut().insert("accept-encoding", "gzip".parse().unwrap());
     let a = p.clone().serve(asked, alice()).await;
     assert_eq!(a.headers()["content-encoding"], "gzip");
+    let unchanged = p.clone().serve(get("/unchanged"), alice()).await;
+    // There is nothing to decompress.
+    assert_eq!(unchanged.headers()["content-encoding"], "gzip");
+    assert_eq!(text(unchanged).await, "");
 }
 
 #[tokio::test]

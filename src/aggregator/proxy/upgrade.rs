@@ -5,6 +5,7 @@
 //! Entry point: [`tunnel()`]. The copying itself is done in [`crate::proxy::tunnel`].
 
 use super::responses;
+use crate::proxy::interim::InterimLimit;
 use crate::proxy::transport::{Outgoing, Transport};
 use crate::proxy::tunnel;
 use crate::request::{Body, FromBackend, Response};
@@ -61,9 +62,11 @@ pub(crate) async fn tunnel(
     *request.method_mut() = out.method;
     *request.headers_mut() = out.headers;
     *request.uri_mut() = http::Uri::from(out.target);
-    let mut response = match sender.send_request(request).await {
-        Ok(response) => response,
-        Err(e) => return unavailable(format!("error sending request: {e}")),
+    let limit = InterimLimit::of(&mut request, None);
+    let mut response = match limit.enforce(sender.send_request(request)).await {
+        Some(Ok(response)) => response,
+        Some(Err(e)) => return unavailable(format!("error sending request: {e}")),
+        None => return unavailable(format!("error sending request: {}", InterimLimit::error_text())),
     };
     // The client gets the headers as the backend sent them, as with upstream's raw connection copy.
     response.extensions_mut().insert(FromBackend::Verbatim);

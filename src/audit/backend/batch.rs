@@ -1,5 +1,5 @@
-//! The worker of a batching backend: collects events into batches, throttles, and hands them to the sink.
-//! Follows upstream's `plugin/pkg/audit/buffered`.
+//! The queue of a batching backend and its worker, which collects events into batches, throttles, and hands them to
+//! the sink. Follows upstream's `plugin/pkg/audit/buffered`.
 
 use super::{Batching, Sink, WriteOutcome};
 use crate::audit::event::Event;
@@ -10,18 +10,65 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::Instant;
 
 /// Maximum number of concurrent writes. Bounds the events that a retrying sink holds in memory.
 const MAX_WRITES: usize = 16;
+
+/// Maximum size of all events that wait or are being written, in kibibytes. The queue's length alone would allow ten
+/// thousand times the largest object while a sink does not answer.
+const MAX_KB: usize = 256 << 10;
+
+/// The sending side of a worker's queue.
+pub(super) struct Queue {
+    events: mpsc::Sender<Waiting>,
+    room: Arc<Semaphore>,
+}
+
+/// An event in the queue, with its share of the limit on all.
+pub(super) struct Waiting {
+    pub event: Arc<Event>,
+    share: OwnedSemaphorePermit,
+}
+
+impl Queue {
+    /// A queue of this many events at most, and its receiving side.
+    pub(super) fn new(events: usize) -> (Self, mpsc::Receiver<Waiting>) {
+        // `mpsc::channel` panics on zero.
+        let (events, waiting) = mpsc::channel(events.max(1));
+        let room = Arc::new(Semaphore::new(MAX_KB));
+        (Self { events, room }, waiting)
+    }
+
+    /// Adds an event, without its objects if there is no room for them. False if there is no room for it at all; does
+    /// not wait.
+    pub(super) fn add(&self, event: Arc<Event>) -> bool {
+        let Ok(place) = self.events.try_reserve() else {
+            return false;
+        };
+        if let Some(share) = self.share(&event) {
+            place.send(Waiting { event, share });
+            return true;
+        }
+        let event = Arc::new(event.truncated());
+        let Some(share) = self.share(&event) else { return false };
+        place.send(Waiting { event, share });
+        true
+    }
+
+    fn share(&self, event: &Event) -> Option<OwnedSemaphorePermit> {
+        let kb = u32::try_from(event.size().div_ceil(1024)).ok()?;
+        self.room.clone().try_acquire_many_owned(kb).ok()
+    }
+}
 
 pub(super) struct Worker {
     pub sink: Arc<dyn Sink>,
     pub how: Batching,
     /// Maximum size of a batch, in bytes of JSON.
     pub max_bytes: Option<usize>,
-    pub waiting: mpsc::Receiver<Arc<Event>>,
+    pub waiting: mpsc::Receiver<Waiting>,
     /// Shutdown: the worker writes the queued events, then ends.
     pub stop: Signal,
 }
@@ -58,18 +105,25 @@ impl Worker {
                 while writes.len() >= MAX_WRITES {
                     writes.next().await;
                 }
-                writes.push(match self.sink.clone().write(part) {
-                    WriteOutcome::Queued(stored) => Box::pin(async move { stored.await.unwrap_or(false) }),
-                    // Driven by this worker, so that the number of concurrent writes is bounded.
-                    WriteOutcome::Work(work) => work,
-                });
+                let (events, shares): (Vec<_>, Vec<_>) = part.into_iter().map(|w| (w.event, w.share)).unzip();
+                let outcome = self.sink.clone().write(events);
+                writes.push(Box::pin(async move {
+                    let stored = match outcome {
+                        WriteOutcome::Queued(stored) => stored.await.unwrap_or(false),
+                        // Driven by this worker, so that the number of concurrent writes is bounded.
+                        WriteOutcome::Work(work) => work.await,
+                    };
+                    // Not before: until then the sink holds the events.
+                    drop(shares);
+                    stored
+                }));
             }
         }
         // Shutdown: the task ends when the last write has, until the deadline of its group.
         while writes.next().await.is_some() {}
     }
 
-    async fn gather(&mut self, first: Arc<Event>, writes: &mut Writes) -> Vec<Arc<Event>> {
+    async fn gather(&mut self, first: Waiting, writes: &mut Writes) -> Vec<Waiting> {
         let mut batch = vec![first];
         let until = Instant::now() + self.how.max_wait;
         while batch.len() < self.how.max_size {
@@ -97,21 +151,21 @@ impl Worker {
 
     /// Splits a batch where its size in bytes is limited. An event larger than the limit is a batch of its
     /// own.
-    fn parts(&self, batch: Vec<Arc<Event>>) -> Vec<Vec<Arc<Event>>> {
+    fn parts(&self, batch: Vec<Waiting>) -> Vec<Vec<Waiting>> {
         let Some(most) = self.max_bytes else {
             return vec![batch];
         };
         let (mut parts, mut bytes) = (vec![Vec::new()], 0);
-        for event in batch {
+        for waiting in batch {
             // Encoded a second time by the sink; only with a byte limit, which is off by default.
-            let size = event.encode(false).len();
+            let size = waiting.event.encode(false).len();
             if bytes > 0 && bytes + size > most {
                 parts.push(Vec::new());
                 bytes = 0;
             }
             bytes += size;
             if let Some(last) = parts.last_mut() {
-                last.push(event);
+                last.push(waiting);
             }
         }
         parts

@@ -131,6 +131,21 @@ async fn a_full_buffer_drops_and_counts() {
     assert_eq!(counted(&registry, "apiserver_audit_event_total"), 8.0);
 }
 
+#[test]
+fn the_objects_of_queued_events_are_limited() {
+    let (queue, mut waiting) = batch::Queue::new(1000);
+    let mut large = event("a");
+    large.request_object = Some(Bytes::from(vec![b'x'; 1 << 20]));
+    let large = Arc::new(large);
+    assert!((0..300).all(|_| queue.add(large.clone())));
+    let queued: Vec<_> = std::iter::from_fn(|| waiting.try_recv().ok()).collect();
+    let whole = queued.iter().filter(|w| w.event.request_object.is_some()).count();
+    assert_eq!((queued.len(), whole), (300, 255));
+    drop(queued);
+    assert!(queue.add(large));
+    assert!(waiting.try_recv().is_ok_and(|w| w.event.request_object.is_some()));
+}
+
 #[tokio::test(start_paused = true)]
 async fn transient_errors_are_retried_with_backoff() {
     let fake = Fake::failing(4);

@@ -201,6 +201,13 @@ impl Graph {
         Arc::default()
     }
 
+    /// Runs a feed on the blocking pool while the change of another one is under way: a Pod may refer to tens of
+    /// thousands of objects.
+    fn not_waiting<T: Send + Sync + 'static>(self: &Arc<Self>, feed: InformerHandle<T>) -> InformerHandle<T> {
+        let me = self.clone();
+        feed.blocking_while(move || me.writing.try_lock().is_none())
+    }
+
     fn change(&self, edit: impl FnOnce(&mut View)) {
         // Up to four informers write. Without the lock, one could store a copy that lacks what another has
         // just stored.
@@ -234,7 +241,7 @@ impl Graph {
             let (old, new) = (c.old.map(|s| &**s), c.new.map(|s| &**s));
             me.change(|view| view.set_direct(kind, c.key, old, new));
         });
-        (informer, handle)
+        (informer, self.not_waiting(handle))
     }
 
     /// Sets the sources. Must be called once; the returned feeds must be run.
@@ -272,8 +279,8 @@ impl Graph {
             direct,
         });
         Feeds {
-            pods: feed_pods,
-            volumes: feed_volumes,
+            pods: self.not_waiting(feed_pods),
+            volumes: self.not_waiting(feed_volumes),
             direct: feeds,
             synced,
         }

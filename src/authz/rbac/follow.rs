@@ -69,13 +69,16 @@ impl Rbac {
             let (informer, handle) = Informer::new(storage.clone(), |e: &Entry| Role::parse(&e.decode()));
             let me = self.clone();
             informer.subscribe(move |c| me.change(|index| index.set_role(c.key, c.new.cloned())));
-            (informer, handle)
+            let me = self.clone();
+            // A binding of another informer may have tens of thousands of subjects.
+            (informer, handle.blocking_while(move || me.is_changing()))
         };
         let binding = |storage: &Arc<dyn Storage>| {
             let (informer, handle) = Informer::new(storage.clone(), |e: &Entry| Binding::parse(&e.decode()));
             let me = self.clone();
             informer.subscribe(move |c| me.change(|index| index.set_binding(c.key, c.new.cloned())));
-            (informer, handle)
+            let me = self.clone();
+            (informer, handle.blocking_while(move || me.is_changing()))
         };
         let (cluster_roles, feed_cluster_roles) = role(&sources.cluster_roles);
         let (roles, feed_roles) = role(&sources.roles);

@@ -38,12 +38,16 @@ impl Cidr {
     }
 }
 
+/// A text is not a range in CIDR notation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected a CIDR such as 10.0.0.0/24")]
+pub(crate) struct NotACidr;
+
 impl FromStr for Cidr {
-    type Err = &'static str;
+    type Err = NotACidr;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        const EXPECTED: &str = "expected a CIDR such as 10.0.0.0/24";
-        let (address, prefix) = parse_cidr(text).ok_or(EXPECTED)?;
+        let (address, prefix) = parse_cidr(text).ok_or(NotACidr)?;
         let network = match address {
             IpAddr::V4(v4) => {
                 // A prefix of 0 shifts by all bits, which overflows a plain shift; the mask is then 0.
@@ -68,9 +72,10 @@ impl fmt::Display for Cidr {
 impl NetworkOptions {
     pub(super) fn read(values: &Values) -> Result<Self, UsageError> {
         const CIDRS: &str = "service-cluster-ip-range";
+        let parse = |text: &str| text.parse::<Cidr>().map_err(|e| UsageError::invalid(CIDRS, text, e));
         let mut service_cidrs: Vec<Cidr> = Vec::new();
         for text in values.list(CIDRS) {
-            let cidr: Cidr = text.parse().map_err(|why| UsageError::invalid(CIDRS, &text, why))?;
+            let cidr = parse(&text)?;
             let bits = if cidr.network.is_ipv4() { 32 } else { 128 };
             if cidr.prefix > bits - 3 {
                 let why = "too small: it must hold at least 8 addresses";
@@ -79,7 +84,7 @@ impl NetworkOptions {
             service_cidrs.push(cidr);
         }
         match service_cidrs.as_slice() {
-            [] => service_cidrs.push("10.0.0.0/24".parse().map_err(UsageError::new)?),
+            [] => service_cidrs.push(parse("10.0.0.0/24")?),
             [_] => {}
             [a, b] if a.network.is_ipv4() != b.network.is_ipv4() => {}
             _ => {
@@ -137,5 +142,7 @@ mod tests {
             let read = text.parse::<Cidr>().ok().map(|cidr| cidr.to_string());
             assert_eq!(read.as_deref(), wanted, "{text}");
         }
+        let wrong = "10.0.0.0".parse::<Cidr>().map_err(|e| e.to_string());
+        assert_eq!(wrong, Err("expected a CIDR such as 10.0.0.0/24".to_owned()));
     }
 }

@@ -138,7 +138,7 @@ pub(crate) fn validate(out: &mut ErrorList, config: &Value, at: &FieldPath) {
 
 fn validate_service(out: &mut ErrorList, service: &Value, at: &FieldPath) {
     // An upstream quirk: a missing name is reported at `namespace`, and vice versa.
-    for (key, other) in [("name", "namespace"), ("namespace", "name")] {
+    for (key, other) in [("namespace", "name"), ("name", "namespace")] {
         if service.str_at(&[key]).is_empty() {
             out.push(FieldError::required(&at.child(other), ""));
         }
@@ -173,20 +173,27 @@ fn validate_url(out: &mut ErrorList, url: &str, at: &FieldPath) {
         .filter(|(s, _)| go_url::is_scheme(s))
         .unwrap_or(("", head));
     let authority = rest.strip_prefix("//").unwrap_or("").split('/').next().unwrap_or("");
-    let (user, host) = authority.rsplit_once('@').unwrap_or(("", authority));
+    let (user, host) = match authority.rsplit_once('@') {
+        Some((user, host)) => (Some(user), host),
+        None => (None, authority),
+    };
+    // Go lower-cases the scheme.
+    let scheme = scheme.to_ascii_lowercase();
     if scheme != "https" {
         let why = format!("'https' is the only allowed URL scheme{FORM}");
-        out.push(FieldError::invalid(at, scheme, why));
+        out.push(FieldError::invalid(at, scheme.as_str(), why));
     }
     if host.is_empty() {
         out.push(FieldError::invalid(at, "", format!("host must be specified{FORM}")));
     }
+    let is_set = |part: &&str| !part.is_empty();
     for (part, what) in [
+        // Even an empty one.
         (user, "user information is"),
-        (fragment, "fragments are"),
-        (query, "query parameters are"),
+        (Some(fragment).filter(is_set), "fragments are"),
+        (Some(query).filter(is_set), "query parameters are"),
     ] {
-        if !part.is_empty() {
+        if let Some(part) = part {
             out.push(FieldError::invalid(
                 at,
                 part,
@@ -244,6 +251,11 @@ mod tests {
             no_url.contains("only allowed URL scheme") && no_url.contains("host must be specified"),
             "{no_url}"
         );
+        assert_eq!(errors("HTTPS://h/"), "");
+        assert!(errors("https://@h/").ends_with("Invalid value: \"\": user information is not permitted in the URL"));
+        assert!(
+            errors("\0").contains("Required value: url must be a valid URL: parse \"\\x00\": net/url: invalid control")
+        );
         let all = errors("https://u:p@h/?a=b#c");
         let parts = ["\"u:p\": user", "\"c\": fragments", "\"a=b\": query"];
         assert!(parts.iter().all(|part| all.contains(part)), "{all}");
@@ -281,6 +293,14 @@ mod tests {
         ] {
             assert!(WebhookConfig::parse(&wrong).is_err(), "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn a_service_without_name_and_namespace_reports_them_in_upstreams_order() {
+        let mut out = ErrorList::new();
+        validate(&mut out, &json!({"service": {}}), &FieldPath::new("c"));
+        let fields: Vec<_> = out.iter().map(|e| e.field.as_str()).collect();
+        assert_eq!(fields, ["c.service.name", "c.service.namespace"]);
     }
 
     #[test]

@@ -170,8 +170,8 @@ impl Collector {
         let Some(resource) = served.resources.iter().find(is_owner) else {
             // Retried, not dangling: the API server of the kind may only be missing for now.
             return Err(Error::UnknownKind(
-                reference.api_version.to_string(),
-                reference.kind.to_string(),
+                beginning(&reference.api_version),
+                beginning(&reference.kind),
             ));
         };
         let Some(key) = owner_key(resource.namespaced, node, reference) else {
@@ -243,6 +243,12 @@ impl Collector {
             _ => Ok(()),
         }
     }
+}
+
+/// What a log shows of a member that a client may have filled with megabytes.
+fn beginning(text: &str) -> String {
+    const SHOWN: usize = 256;
+    text[..text.floor_char_boundary(SHOWN)].to_owned()
 }
 
 /// The owner as it is now.

@@ -12,7 +12,7 @@ impl Collector {
         match self.node(uid) {
             Some(node) if node.object.waits_for_dependents() => {
                 // A dependent that was created before the owner's deletion may not have been reported yet.
-                self.objects.catch_up().await;
+                self.objects.catch_up().await?;
                 if !self.graph().is_blocked(uid) {
                     return self.remove_finalizer(&node, FOREGROUND).await;
                 }
@@ -38,7 +38,7 @@ impl Collector {
         let Some(node) = self.node(uid).filter(|n| n.object.waits_for_orphans()) else {
             return Ok(());
         };
-        self.objects.catch_up().await;
+        self.objects.catch_up().await?;
         let mut after = None;
         let mut failed = None;
         loop {

@@ -28,6 +28,10 @@ pub(super) enum Found {
     Owner(Owner),
 }
 
+/// Places remembered. References to others are looked up again: remembering tens of thousands would block a reactor
+/// for milliseconds, when the map grows and when it is freed.
+const MAX_REMEMBERED: usize = 1024;
+
 /// Group, kind and name of an owner.
 type Place = (Str, Str, Str);
 
@@ -66,7 +70,9 @@ impl Seen {
     }
 
     pub(super) fn remember(&mut self, reference: &OwnerReference, found: &Found) {
-        self.owners.insert(Self::place(reference), found.clone());
+        if self.owners.len() < MAX_REMEMBERED {
+            self.owners.insert(Self::place(reference), found.clone());
+        }
     }
 
     /// Whether another owner may be searched for in other namespaces.
@@ -99,6 +105,10 @@ mod tests {
         seen.remember(&reference("a", "d"), &found);
         assert_eq!(seen.get(&reference("b", "d")), Some(found), "the UID does not matter");
         assert_eq!(seen.get(&reference("a", "e")), None);
+        for n in 0..2 * MAX_REMEMBERED {
+            seen.remember(&reference("c", &n.to_string()), &Found::Absent);
+        }
+        assert_eq!(seen.owners.len(), MAX_REMEMBERED);
         let searches = (0..100).filter(|_| seen.may_search()).count();
         assert_eq!(searches, MAX_SEARCHES);
     }

@@ -1,14 +1,17 @@
 //! The five conditions of a terminating namespace, in upstream's words (`status_condition_utils.go`).
 
-use super::content::Progress;
+use super::content::{LISTED, Progress};
 use crate::apimachinery::conditions;
 use crate::apimachinery::value::Value;
-use std::collections::BTreeMap;
 
 /// Sets all conditions.
 pub(crate) fn report(namespace: &mut Value, progress: &Progress, now: &str) {
     let bad = |reason: &'static str, message: String| ("True", reason, message);
     let good = |reason: &'static str, message: &str| ("False", reason, message.to_owned());
+    let others = match progress.finalizers.len() > LISTED {
+        true => ", and others",
+        false => "",
+    };
     let conditions = [
         (
             "NamespaceDeletionDiscoveryFailure",
@@ -50,7 +53,7 @@ pub(crate) fn report(namespace: &mut Value, progress: &Progress, now: &str) {
                     "SomeResourcesRemain",
                     format!(
                         "Some resources are remaining: {}",
-                        counts(&progress.remaining, "has", "resource instances")
+                        counts(progress.remaining.iter(), "has", "resource instances")
                     ),
                 ),
             },
@@ -62,8 +65,8 @@ pub(crate) fn report(namespace: &mut Value, progress: &Progress, now: &str) {
                 false => bad(
                     "SomeFinalizersRemain",
                     format!(
-                        "Some content in the namespace has finalizers remaining: {}",
-                        counts(&progress.finalizers, "in", "resource instances")
+                        "Some content in the namespace has finalizers remaining: {}{others}",
+                        counts(progress.finalizers.iter().take(LISTED), "in", "resource instances")
                     ),
                 ),
             },
@@ -75,11 +78,8 @@ pub(crate) fn report(namespace: &mut Value, progress: &Progress, now: &str) {
     }
 }
 
-fn counts(all: &BTreeMap<String, usize>, verb: &str, unit: &str) -> String {
-    let texts: Vec<String> = all
-        .iter()
-        .map(|(what, n)| format!("{what} {verb} {n} {unit}"))
-        .collect();
+fn counts<'a>(all: impl Iterator<Item = (&'a String, &'a usize)>, verb: &str, unit: &str) -> String {
+    let texts: Vec<String> = all.map(|(what, n)| format!("{what} {verb} {n} {unit}")).collect();
     texts.join(", ")
 }
 
@@ -114,6 +114,12 @@ mod tests {
             condition(&namespace, "NamespaceFinalizersRemaining")[2],
             "Some content in the namespace has finalizers remaining: a/b in 3 resource instances"
         );
+        progress
+            .finalizers
+            .extend((0..LISTED).map(|n| (format!("a/c{n:03}"), 1)));
+        report(&mut namespace, &progress, "t1");
+        let many = condition(&namespace, "NamespaceFinalizersRemaining")[2];
+        assert!(many.ends_with("a/c098 in 1 resource instances, and others"), "{many}");
         progress.remaining.remove("widgets.a.io");
         report(&mut namespace, &progress, "t2");
         assert_eq!(condition(&namespace, "NamespaceContentRemaining")[3], "t1");

@@ -19,6 +19,8 @@ const PAGE: usize = 500;
 const WHOLE_PAGE: usize = 16;
 /// Time that upstream expects finalizers to take.
 const FINALIZER_ESTIMATE: Duration = Duration::from_secs(15);
+/// Finalizers that the conditions list. Clients choose their names: the objects of a namespace may have millions.
+pub(super) const LISTED: usize = 100;
 const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
 /// The result of one pass.
@@ -30,7 +32,7 @@ pub(crate) struct Progress {
     pub content: Vec<String>,
     /// Objects left, by `<resource>.<group>`.
     pub remaining: BTreeMap<String, usize>,
-    /// Objects left, by finalizer.
+    /// Objects left, by finalizer: of the first [`LISTED`], and one more if there are more.
     pub finalizers: BTreeMap<String, usize>,
     /// Estimated time until the remaining objects are gone; zero if nothing is left.
     pub estimate: Duration,
@@ -52,7 +54,7 @@ impl Remaining {
     fn add(&mut self, object: &Value) {
         self.count += 1;
         for finalizer in object.finalizers() {
-            *self.finalizers.entry(finalizer.to_owned()).or_default() += 1;
+            count(&mut self.finalizers, finalizer, 1);
         }
         if !matches!(object.str_at(&["status", "phase"]), "Succeeded" | "Failed") {
             let seconds = object.at(&["spec", "terminationGracePeriodSeconds"]).as_i64();
@@ -60,6 +62,22 @@ impl Remaining {
             self.grace = self.grace.max(seconds.unwrap_or(0));
         }
     }
+}
+
+/// Adds `n` to the count of a finalizer, if it is among the first in the order of names. One that is left out stays so,
+/// whatever follows, so the counts of the others are complete, and the same in each pass.
+fn count(all: &mut BTreeMap<String, usize>, finalizer: &str, n: usize) {
+    if let Some(counted) = all.get_mut(finalizer) {
+        *counted += n;
+        return;
+    }
+    if all.len() > LISTED {
+        if all.last_key_value().is_some_and(|(last, _)| **last < *finalizer) {
+            return;
+        }
+        all.pop_last();
+    }
+    all.insert(finalizer.to_owned(), n);
 }
 
 /// Deletes all objects of these resources.
@@ -85,7 +103,7 @@ pub(crate) async fn delete_all(
                 progress.estimate = progress.estimate.max(left.estimate);
                 progress.remaining.insert(resource.qualified(), left.count);
                 for (finalizer, n) in left.finalizers {
-                    *progress.finalizers.entry(finalizer).or_default() += n;
+                    count(&mut progress.finalizers, &finalizer, n);
                 }
             }
         }
@@ -213,5 +231,20 @@ mod tests {
         assert_eq!(grace(30, &deleted(time::now())), Duration::from_secs(30));
         let long_ago = time::format(OffsetDateTime::now_utc() - Duration::from_secs(40));
         assert_eq!(grace(30, &deleted(long_ago)), Duration::ZERO);
+    }
+
+    #[test]
+    fn the_first_finalizers_are_counted_however_many_there_are() {
+        let names: Vec<String> = (0..1000).map(|n| format!("a/{n:04}")).collect();
+        for all in [names.clone(), names.iter().rev().cloned().collect()] {
+            let finalizers: Vec<Value> = all.iter().map(|name| name.as_str().into()).collect();
+            let mut object = Value::object();
+            object.set_meta("finalizers", finalizers);
+            let mut left = Remaining::default();
+            left.add(&object);
+            left.add(&object);
+            assert!(left.finalizers.keys().eq(&names[..=LISTED]));
+            assert!(left.finalizers.values().all(|n| *n == 2));
+        }
     }
 }

@@ -11,7 +11,7 @@ pub(crate) const ACCOUNT: &str = "kubernetes.io/service-account.name";
 pub(crate) const ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
 
 /// A Secret for the token of a ServiceAccount.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct AccountToken {
     pub uid: Str,
     /// The name of the ServiceAccount.

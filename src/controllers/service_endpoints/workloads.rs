@@ -12,9 +12,18 @@ use crate::client::{Change, Informer};
 use crate::controllers::term::Term;
 use crate::sync::Mutex;
 use arc_swap::ArcSwap;
-use imbl::OrdSet;
-use std::collections::{BTreeSet, HashMap};
+use imbl::{OrdMap, OrdSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Labels that are entered while the lock of the index is held, for which reactors wait: some 50 µs.
+const MANY_LABELS: usize = 64;
+/// Services with the same first label that a change of a Pod is compared with on a reactor.
+const MANY_SERVICES: usize = 64;
+/// Labels of a selector of which the rarest one is searched for. Any label would do: the Pods that have it are compared
+/// with the whole selector.
+const COMPARED_LABELS: usize = 32;
 
 /// The key and the value of a label.
 type Label = (Str, Str);
@@ -32,13 +41,20 @@ fn labels(map: &Value) -> Box<[Label]> {
 }
 
 /// Keys by namespace and label. The sets are persistent, so a reader clones one under the lock and walks it without.
-#[derive(Default)]
-struct ByLabel(HashMap<(Str, Label), OrdSet<Str>>);
+/// The map is, too, and grows without moving all of its entries at once.
+#[derive(Clone, Default)]
+struct ByLabel(OrdMap<(Str, Label), OrdSet<Str>>);
 
 impl ByLabel {
-    fn add(&mut self, namespace: &str, label: &Label, key: &str) {
-        let keys = self.0.entry((namespace.into(), label.clone())).or_default();
-        keys.insert(key.into());
+    /// Returns the number of keys that have the label then.
+    fn add(&mut self, namespace: &str, label: &Label, key: &str) -> usize {
+        let at = (Str::from(namespace), label.clone());
+        if let Some(keys) = self.0.get_mut(&at) {
+            keys.insert(key.into());
+            return keys.len();
+        }
+        self.0.insert(at, OrdSet::unit(key.into()));
+        1
     }
 
     fn remove(&mut self, namespace: &str, label: &Label, key: &str) {
@@ -52,7 +68,7 @@ impl ByLabel {
     }
 
     fn get(&self, namespace: &str, label: &Label) -> Option<&OrdSet<Str>> {
-        self.0.get(&(namespace.into(), label.clone()))
+        self.0.get(&(Str::from(namespace), label.clone()))
     }
 }
 
@@ -64,12 +80,39 @@ struct Index {
     services: ByLabel,
 }
 
+impl Index {
+    /// Applies `edit`, which takes time in the number of `labels`, to the Pods of a shared index. That of many labels
+    /// works on a copy: a Pod may have a hundred thousand, and reactors wait for the lock. Only the informer of Pods
+    /// calls this, for one change at a time, so no edit is lost.
+    fn edit_pods(index: &Mutex<Self>, labels: usize, edit: impl FnOnce(&mut ByLabel)) {
+        if labels <= MANY_LABELS {
+            return edit(&mut index.lock().pods);
+        }
+        let mut pods = index.lock().pods.clone();
+        edit(&mut pods);
+        let before = std::mem::replace(&mut index.lock().pods, pods);
+        // Without the lock: the parts that the edit has replaced are freed here.
+        drop(before);
+    }
+}
+
+/// The keys that `find` has for the rarest of the first labels of a selector.
+fn rarest<'a>(selector: &[Label], find: impl FnMut(&Label) -> Option<&'a OrdSet<Str>>) -> OrdSet<Str> {
+    let sets = selector.iter().take(COMPARED_LABELS).map(find);
+    // A label that no Pod has is the rarest one: no Pod matches.
+    let rarest = sets.min_by_key(|keys| keys.map_or(0, OrdSet::len));
+    rarest.flatten().cloned().unwrap_or_default()
+}
+
 /// The Services and Pods of all namespaces.
 pub(crate) struct Workloads {
     services: Informer<Service>,
     pods: Informer<Pod>,
     index: Mutex<Index>,
     observers: ArcSwap<Vec<Observer>>,
+    /// Whether there ever were [`MANY_SERVICES`]. Changes of Pods are then followed on a blocking thread: a Pod that all
+    /// of them select may change hundreds of times a second.
+    crowded: Arc<AtomicBool>,
 }
 
 impl Workloads {
@@ -77,11 +120,16 @@ impl Workloads {
     /// whose Pods was.
     pub(crate) fn follow(term: &Term, changed: impl Fn(&str) + Send + Sync + 'static) -> Option<Arc<Self>> {
         let shared = term.shared("workloads", || {
+            let crowded = Arc::new(AtomicBool::new(false));
+            let is_busy = crowded.clone();
+            // Relaxed: a hint, of which nothing else depends.
+            let is_busy = move || is_busy.load(Ordering::Relaxed);
             Some(Arc::new(Self {
                 services: term.inform(("", "services"), Service::from_entry, |_| {})?,
-                pods: term.inform(("", "pods"), Pod::from_entry, |_| {})?,
+                pods: term.inform_blocking_while(("", "pods"), Pod::from_entry, is_busy)?,
                 index: Mutex::default(),
                 observers: ArcSwap::default(),
+                crowded,
             }))
         })?;
         let own: Arc<Self> = (*shared).clone();
@@ -132,14 +180,11 @@ impl Workloads {
         own.saturating_add(of_pod.saturating_mul(pods + 1))
     }
 
-    /// The Pods with the rarest label of the selector.
+    /// The Pods with a rare label of the selector.
     fn candidates(&self, key: &str, service: &Service) -> OrdSet<Str> {
         let namespace = namespace_of(key);
         let index = self.index.lock();
-        let sets = service.selector.iter().map(|label| index.pods.get(namespace, label));
-        // A label that no Pod has is the rarest one: no Pod matches.
-        let rarest = sets.min_by_key(|keys| keys.map_or(0, OrdSet::len));
-        rarest.flatten().cloned().unwrap_or_default()
+        rarest(&service.selector, |label| index.pods.get(namespace, label))
     }
 
     fn service_changed(&self, change: &Change<'_, Service>) {
@@ -152,8 +197,10 @@ impl Workloads {
             if let Some(label) = change.old.and_then(first) {
                 index.services.remove(namespace_of(change.key), &label, change.key);
             }
-            if let Some(label) = change.new.and_then(first) {
-                index.services.add(namespace_of(change.key), &label, change.key);
+            if let Some(label) = change.new.and_then(first)
+                && index.services.add(namespace_of(change.key), &label, change.key) > MANY_SERVICES
+            {
+                self.crowded.store(true, Ordering::Relaxed);
             }
         }
         self.notify(change.key);
@@ -164,20 +211,21 @@ impl Workloads {
             return;
         }
         let namespace = namespace_of(change.key);
-        let candidates: Vec<OrdSet<Str>> = {
-            let mut index = self.index.lock();
-            for label in change.old.iter().flat_map(|pod| pod.labels.iter()) {
-                index.pods.remove(namespace, label, change.key);
-            }
-            for label in change.new.iter().flat_map(|pod| pod.labels.iter()) {
-                index.pods.add(namespace, label, change.key);
-            }
-            // Both sides: a Pod whose labels changed leaves one Service and joins another.
-            let sides = [change.old, change.new].into_iter().flatten();
-            let labels = sides.flat_map(|pod| pod.labels.iter());
-            let services = labels.filter_map(|label| index.services.get(namespace, label));
-            services.cloned().collect()
-        };
+        let [old, new] = [change.old, change.new].map(|pod| pod.map_or(&[] as &[Label], |p| &*p.labels));
+        if old != new {
+            Index::edit_pods(&self.index, old.len() + new.len(), |pods| {
+                old.iter().for_each(|label| pods.remove(namespace, label, change.key));
+                for label in new {
+                    pods.add(namespace, label, change.key);
+                }
+            });
+        }
+        // After the Pod is entered, so that either this finds a Service that is added meanwhile, or its loop the Pod.
+        let services = self.index.lock().services.clone();
+        // Both sides: a Pod whose labels changed leaves one Service and joins another.
+        let labels = old.iter().chain(new);
+        let candidates = labels.filter_map(|label| services.get(namespace, label));
+        let candidates: Vec<OrdSet<Str>> = candidates.cloned().collect();
         let candidates: BTreeSet<&Str> = candidates.iter().flatten().collect();
         let all = self.services.snapshot();
         // Without the lock: a Pod may have many labels and each of them many Services.
@@ -199,4 +247,58 @@ impl Workloads {
 /// The namespace of a key.
 pub(crate) fn namespace_of(key: &str) -> &str {
     key.split_once('/').map_or("", |(namespace, _)| namespace)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn label(n: usize) -> Label {
+        (format!("l{n:06}").into(), Str::default())
+    }
+
+    #[test]
+    fn nobody_waits_for_the_index_while_a_pod_with_many_labels_is_entered() {
+        let index = Mutex::new(Index::default());
+        Index::edit_pods(&index, MANY_LABELS + 1, |pods| {
+            assert!(index.try_lock().is_some());
+            pods.add("x", &label(1), "x/a");
+        });
+        Index::edit_pods(&index, 1, |pods| {
+            assert!(index.try_lock().is_none(), "the copy would cost more");
+            pods.add("x", &label(1), "x/b");
+        });
+        let keys = || index.lock().pods.get("x", &label(1)).map_or(0, OrdSet::len);
+        assert_eq!(keys(), 2);
+        Index::edit_pods(&index, MANY_LABELS + 1, |pods| {
+            pods.remove("x", &label(1), "x/a");
+            pods.remove("x", &label(1), "x/b");
+        });
+        assert_eq!((keys(), index.lock().pods.0.len()), (0, 0));
+    }
+
+    #[test]
+    fn the_services_with_a_label_are_counted() {
+        let mut services = ByLabel::default();
+        for n in 1..=MANY_SERVICES + 1 {
+            assert_eq!(services.add("x", &label(0), &n.to_string()), n);
+        }
+        assert_eq!(services.add("x", &label(0), "1"), MANY_SERVICES + 1, "again");
+        assert_eq!(services.add("y", &label(0), "1"), 1);
+    }
+
+    #[test]
+    fn a_selector_costs_some_lookups_however_long_it_is() {
+        let selector: Vec<Label> = (0..10_000).map(label).collect();
+        let (common, rare): (OrdSet<Str>, OrdSet<Str>) =
+            (["a", "b"].into_iter().collect(), ["a"].into_iter().collect());
+        let mut lookups = 0;
+        let found = rarest(&selector, |of| {
+            lookups += 1;
+            Some(if *of == label(7) { &rare } else { &common })
+        });
+        assert_eq!((found, lookups), (rare.clone(), COMPARED_LABELS));
+        let absent = rarest(&selector, |of| (*of != label(7)).then_some(&common));
+        assert!(absent.is_empty());
+    }
 }

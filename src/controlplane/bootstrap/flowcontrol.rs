@@ -13,7 +13,7 @@
 //! "annotation" is `apf.kubernetes.io/autoupdate-spec`. The administrator owns `spec.exempt` of the exempt
 //! level.
 
-mod table;
+pub(in crate::controlplane) mod table;
 
 use super::super::ControlPlane;
 use super::{change, create_if_missing, find, for_each_concurrently};

@@ -85,6 +85,11 @@ pub(crate) fn daemon_set(v: &mut Value) {
     if v.str_at(&["spec", "updateStrategy", "type"]) == "RollingUpdate" {
         set_default(v, &["spec", "updateStrategy", "rollingUpdate", "maxUnavailable"], 1i64);
         set_default(v, &["spec", "updateStrategy", "rollingUpdate", "maxSurge"], 0i64);
+    } else if !v.at(&["spec", "updateStrategy", "rollingUpdate"]).is_null() {
+        // Not pointers in upstream's internal type: what has no default becomes zero.
+        for key in ["maxUnavailable", "maxSurge"] {
+            set_default(v, &["spec", "updateStrategy", "rollingUpdate", key], 0i64);
+        }
     }
     set_default(v, &["spec", "revisionHistoryLimit"], 10i64);
     // Upstream's conversion writes the annotation on every encoding, even for 0.
@@ -178,7 +183,7 @@ mod tests {
 
     #[test]
     fn each_kind_is_defaulted_as_upstream() {
-        let cases: [(fn(&mut Value), Value, Value); 6] = [
+        let cases: [(fn(&mut Value), Value, Value); 7] = [
             (
                 deployment,
                 json!({"spec": {"template": {}}}),
@@ -194,6 +199,12 @@ mod tests {
                 daemon_set,
                 json!({"spec": {"template": {}, "updateStrategy": {"type": "OnDelete"}}}),
                 json!({"revisionHistoryLimit": 10, "updateStrategy": {"type": "OnDelete"}}),
+            ),
+            (
+                daemon_set,
+                json!({"spec": {"template": {}, "updateStrategy": {"type": "OnDelete", "rollingUpdate": {"maxSurge": 2}}}}),
+                json!({"revisionHistoryLimit": 10,
+                    "updateStrategy": {"type": "OnDelete", "rollingUpdate": {"maxSurge": 2, "maxUnavailable": 0}}}),
             ),
             (
                 stateful_set,

@@ -43,15 +43,21 @@ pub(crate) struct Parts {
 }
 
 /// Handlers of the connection subresources.
-#[allow(missing_docs, reason = "each is the subresource of its name")]
 pub(crate) struct Connections {
+    pub pods: PodConnections,
+    /// `services/proxy`
+    pub services_proxy: Arc<dyn Connect>,
+    /// `nodes/proxy`
+    pub nodes_proxy: Arc<dyn Connect>,
+}
+
+/// Handlers of the connection subresources of pods, each of its name.
+pub(crate) struct PodConnections {
     pub log: Arc<dyn Connect>,
     pub exec: Arc<dyn Connect>,
     pub attach: Arc<dyn Connect>,
     pub portforward: Arc<dyn Connect>,
-    pub pods_proxy: Arc<dyn Connect>,
-    pub services_proxy: Arc<dyn Connect>,
-    pub nodes_proxy: Arc<dyn Connect>,
+    pub proxy: Arc<dyn Connect>,
 }
 
 const STREAM: Verbs = Verbs::CREATE.with(Verbs::GET);
@@ -131,43 +137,7 @@ fn own_rows(parts: Parts) -> Vec<Resource> {
             .connect("proxy", core("NodeProxyOptions"), PROXY, connections.nodes_proxy)
             .status()
             .build(),
-        V1.kind("pods", "Pod")
-            .namespaced()
-            .short(&["po"])
-            .category("all")
-            .strategy(pod::Pod)
-            .columns(pods::pods())
-            .returns_deleted()
-            .selectable(POD_FIELDS, pod_fields)
-            .custom(
-                "binding",
-                GroupVersionKind::new("", "v1", "Binding"),
-                Verbs::CREATE,
-                parts.binding,
-            )
-            .connect("attach", core("PodAttachOptions"), STREAM, connections.attach)
-            .connect("exec", core("PodExecOptions"), STREAM, connections.exec)
-            // Discovery names the kind that upstream's `LogREST.New` returns, although a log is text.
-            .connect("log", core("Pod"), Verbs::GET, connections.log)
-            .connect(
-                "portforward",
-                core("PodPortForwardOptions"),
-                STREAM,
-                connections.portforward,
-            )
-            .connect("proxy", core("PodProxyOptions"), PROXY, connections.pods_proxy)
-            .status_like("ephemeralcontainers")
-            .without_table()
-            .custom(
-                "eviction",
-                GroupVersionKind::new("policy", "v1", "Eviction"),
-                Verbs::CREATE,
-                parts.eviction,
-            )
-            .status_like("resize")
-            .without_table()
-            .status()
-            .build(),
+        pod_row(parts.binding, parts.eviction, connections.pods),
         V1.kind("secrets", "Secret")
             .namespaced()
             .strategy(data::Secret)
@@ -203,6 +173,50 @@ fn own_rows(parts: Parts) -> Vec<Resource> {
             .status()
             .build(),
     ]
+}
+
+fn pod_row(
+    binding: Arc<dyn SubresourceHandler>,
+    eviction: Arc<dyn SubresourceHandler>,
+    connections: PodConnections,
+) -> Resource {
+    V1.kind("pods", "Pod")
+        .namespaced()
+        .short(&["po"])
+        .category("all")
+        .strategy(pod::Pod)
+        .columns(pods::pods())
+        .returns_deleted()
+        .selectable(POD_FIELDS, pod_fields)
+        .custom(
+            "binding",
+            GroupVersionKind::new("", "v1", "Binding"),
+            Verbs::CREATE,
+            binding,
+        )
+        .connect("attach", core("PodAttachOptions"), STREAM, connections.attach)
+        .connect("exec", core("PodExecOptions"), STREAM, connections.exec)
+        // Discovery names the kind that upstream's `LogREST.New` returns, although a log is text.
+        .connect("log", core("Pod"), Verbs::GET, connections.log)
+        .connect(
+            "portforward",
+            core("PodPortForwardOptions"),
+            STREAM,
+            connections.portforward,
+        )
+        .connect("proxy", core("PodProxyOptions"), PROXY, connections.proxy)
+        .status_like("ephemeralcontainers")
+        .without_table()
+        .custom(
+            "eviction",
+            GroupVersionKind::new("policy", "v1", "Eviction"),
+            Verbs::CREATE,
+            eviction,
+        )
+        .status_like("resize")
+        .without_table()
+        .status()
+        .build()
 }
 
 /// The `events` resource, which events.k8s.io/v1 serves as well.

@@ -82,6 +82,10 @@ impl Strategy for Admission {
         keep_meta(new, old);
     }
 
+    fn validate_status_update(&self, new: &Value, _old: &Value) -> ErrorList {
+        validation::admission::policy_status(new)
+    }
+
     fn warnings(&self, new: &Value, _old: Option<&Value>) -> Vec<String> {
         if !new.name().ends_with(".static.k8s.io") {
             return Vec::new();

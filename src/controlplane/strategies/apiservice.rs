@@ -49,7 +49,10 @@ pub(crate) fn set_local_condition(object: &mut Value) {
 
 impl Strategy for ApiService {
     fn rules(&self) -> Rules {
-        Rules::named(NameRule::PathSegment)
+        Rules {
+            names_by_content: Some(validation::apiservice::name),
+            ..Rules::named(NameRule::PathSegment)
+        }
     }
 
     fn default(&self, object: &mut Value) {

@@ -59,7 +59,7 @@ fn keep_approvals(new: &mut Value, old: &Value, answer: &str) {
 
 impl Strategy for Csr {
     fn rules(&self) -> Rules {
-        Rules::named(NameRule::PathSegment)
+        Rules::named(NameRule::Any)
     }
 
     fn prepare_create(&self, object: &mut Value) {
@@ -141,7 +141,7 @@ pub(crate) struct Approval;
 
 impl Strategy for Approval {
     fn rules(&self) -> Rules {
-        Rules::named(NameRule::PathSegment)
+        Rules::named(NameRule::Any)
     }
 
     fn prepare_update(&self, new: &mut Value, old: &Value) {

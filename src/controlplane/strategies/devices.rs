@@ -3,11 +3,13 @@
 
 mod access;
 
-use super::common::{keep_all_but_status, keep_meta};
+use super::common::{bump_generation, first_generation, keep_all_but_status, keep_meta};
 use super::declarative::{BASE, DeclarativeStrategy};
-use crate::apimachinery::field::ErrorList;
+use crate::apimachinery::field::{ErrorList, FieldPath};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
+use crate::apimachinery::validation::meta::{MetaRules, validate_object_meta};
+use crate::apimachinery::validation::name_is_dns_subdomain;
 use crate::apimachinery::value::Value;
 use crate::authz::Authorizer;
 use crate::controlplane::defaults::devices as defaults;
@@ -31,15 +33,20 @@ pub(crate) const DEVICE_CLASS: DeclarativeStrategy = DeclarativeStrategy {
     ..BASE
 };
 
-/// ResourceSlices. Fields of disabled feature gates are dropped before the generation is compared.
+/// ResourceSlices. As upstream, a change of a field that is dropped counts for the generation.
 pub(crate) const RESOURCE_SLICE: DeclarativeStrategy = DeclarativeStrategy {
     default: defaults::slice,
-    prepare_create: |v| drop_disabled(v, None),
+    prepare_create: |v| {
+        first_generation(v);
+        drop_disabled(v, None);
+    },
+    prepare_update: |new, old| {
+        bump_generation(new, old, &["spec"]);
+        drop_disabled(new, Some(old));
+    },
     validate: check::slice,
     validate_update: Some(check::slice_update),
     warn: |new, _| check::slice_warnings(new),
-    generation: &["spec"],
-    prepare_update: |new, old| drop_disabled(new, Some(old)),
     ..BASE
 };
 
@@ -96,14 +103,35 @@ pub(crate) struct ResourceClaim {
     pub authorizer: Arc<dyn Authorizer>,
 }
 
-/// Returns 422 with `found` followed by the kind's own validation errors, if `found` is not empty.
-fn refuse(kind: &str, v: &Value, mut found: ErrorList, own: ErrorList) -> Result<()> {
+/// Returns 422 with `found` followed by the errors of the object's validation, if `found` is not empty.
+fn refuse(
+    kind: &str,
+    cx: &Context,
+    v: &Value,
+    mut found: ErrorList,
+    validate: impl FnOnce(&Value) -> ErrorList,
+) -> Result<()> {
     if found.is_empty() {
         return Ok(());
     }
     // Upstream makes these checks part of validation, so that one 422 lists both.
-    found.extend(own);
+    match cx.empties.restored(v) {
+        Some(whole) => found.extend(validate(&whole)),
+        None => found.extend(validate(v)),
+    }
     Err(Status::invalid(GROUP, kind, v.name(), &found))
+}
+
+/// The errors of a new object's metadata, then those of `validate`.
+fn all_errors(v: &Value, validate: fn(&Value) -> ErrorList) -> ErrorList {
+    let rules = MetaRules {
+        namespaced: true,
+        name: name_is_dns_subdomain,
+        strict_finalizers: true,
+    };
+    let mut out = validate_object_meta(v.get("metadata"), rules, &FieldPath::new("metadata"));
+    out.extend(validate(v));
+    out
 }
 
 impl Strategy for ResourceClaimTemplate {
@@ -128,14 +156,16 @@ impl Strategy for ResourceClaimTemplate {
 
 #[async_trait]
 impl SideEffects for ResourceClaimTemplate {
-    async fn begin(&self, _cx: &Context, new: &mut Value, old: Option<&Value>) -> Result<()> {
+    async fn begin(&self, cx: &Context, new: &mut Value, old: Option<&Value>) -> Result<()> {
         if old.is_some() {
             // Templates are immutable, so an update cannot request admin access anew.
             return Ok(());
         }
         let requests = new.at(&["spec", "spec", "devices", "requests"]);
         let found = access::admin_in_requests(&self.stores, new.namespace(), requests).await;
-        refuse("ResourceClaimTemplate", new, found, check::template(new))
+        refuse("ResourceClaimTemplate", cx, new, found, |v| {
+            all_errors(v, check::template)
+        })
     }
 
     async fn end(&self, _cx: &Context, _object: &Value, _outcome: Outcome<'_>) {}
@@ -190,13 +220,13 @@ impl SideEffects for ResourceClaim {
         let Some(old) = old else {
             let requests = new.at(&["spec", "devices", "requests"]);
             let found = access::admin_in_requests(&self.stores, new.namespace(), requests).await;
-            return refuse("ResourceClaim", new, found, check::claim(new));
+            return refuse("ResourceClaim", cx, new, found, |v| all_errors(v, check::claim));
         };
         // Applies to status updates in effect: the main resource cannot change the fields checked here.
         let mut found = access::admin_in_results(&self.stores, new, old).await;
         found.extend(access::binding(&*self.authorizer, cx, new, old).await);
         found.extend(access::devices(&*self.authorizer, cx, new, old).await);
-        refuse("ResourceClaim", new, found, check::claim_status(new, old))
+        refuse("ResourceClaim", cx, new, found, |v| check::claim_status(v, old))
     }
 
     async fn end(&self, _cx: &Context, _object: &Value, _outcome: Outcome<'_>) {}
@@ -204,14 +234,14 @@ impl SideEffects for ResourceClaim {
 
 /// Removes the device status entries of devices that are no longer allocated to the claim.
 fn drop_deallocated(new: &mut Value, old: &Value) {
-    let id = |v: &Value| ["driver", "pool", "device"].map(|k| v.str_at(&[k]).to_owned());
-    let allocated = |v: &Value| -> HashSet<[String; 3]> {
+    let id = |v: &Value| ["driver", "pool", "device", "shareID"].map(|k| v.str_at(&[k]).to_owned());
+    let allocated = |v: &Value| -> HashSet<[String; 4]> {
         let results = v.at(&["status", "allocation", "devices", "results"]);
         results.items().iter().map(id).collect()
     };
     let now = allocated(new);
     // Sets, because clients choose the length of both lists.
-    let gone: HashSet<[String; 3]> = allocated(old).into_iter().filter(|d| !now.contains(d)).collect();
+    let gone: HashSet<[String; 4]> = allocated(old).into_iter().filter(|d| !now.contains(d)).collect();
     let devices = new.at(&["status", "devices"]);
     if gone.is_empty() || devices.is_null() {
         return;

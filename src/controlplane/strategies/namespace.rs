@@ -103,7 +103,7 @@ impl Strategy for Namespace {
         if phase == want {
             return ErrorList::new();
         }
-        ErrorList::from(vec![FieldError::invalid(
+        ErrorList::from(vec![FieldError::invalid_enum(
             &path,
             phase,
             format!("may only be '{want}' if `deletionTimestamp` is {when}"),
@@ -190,6 +190,11 @@ mod tests {
         assert_eq!(
             aggregate(&Namespace.validate_status_update(&v, &v)),
             "status.Phase: Invalid value: \"Terminating\": may only be 'Active' if `deletionTimestamp` is empty"
+        );
+        let odd = json!({"status": {"phase": "<"}});
+        assert!(
+            aggregate(&Namespace.validate_status_update(&odd, &odd))
+                .starts_with("status.Phase: Invalid value: \"\\u003c\": may")
         );
         assert!(Namespace.check(&json!({"metadata": {"name": "kube-public"}})).is_err());
         assert!(

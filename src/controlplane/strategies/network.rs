@@ -60,6 +60,7 @@ pub(crate) const SERVICE_CIDR: DeclarativeStrategy = DeclarativeStrategy {
 
 pub(crate) const POD_DISRUPTION_BUDGET: DeclarativeStrategy = DeclarativeStrategy {
     validate: policy::budget,
+    validate_update: Some(policy::budget_update),
     validate_status: policy::budget_status,
     // Upstream checks the metadata only generically: any path segment is a valid name.
     rules: Rules::named(NameRule::PathSegment),

@@ -118,12 +118,12 @@ impl Strategy for Pod {
         keep_all_but_status(new, old);
         // Old kubelets corrupt owner references, and drop the QoS class of pods they reject.
         restore(new, old, &["metadata", "ownerReferences"]);
-        for path in [["status", "qosClass"], ["metadata", "deletionTimestamp"]] {
-            if new.str_at(&path).is_empty() {
-                restore(new, old, &path);
-            }
+        restore(new, old, &["metadata", "deletionTimestamp"]);
+        if new.str_at(&["status", "qosClass"]).is_empty() {
+            restore(new, old, &["status", "qosClass"]);
         }
         parts::keep_observed_generations(new, old);
+        parts::drop_disabled_status(new);
     }
 
     fn validate_status_update(&self, new: &Value, old: &Value) -> ErrorList {
@@ -149,7 +149,7 @@ impl Strategy for Pod {
 
     fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
         if old.is_some() {
-            // Pods are updated by controllers, which nobody reads warnings of.
+            // Mostly controllers update pods, and nobody reads their warnings.
             return Vec::new();
         }
         let messages = crate::apimachinery::validation::dns1123_label(new.name());
@@ -253,6 +253,19 @@ mod tests {
             &json!({"matchExpressions": [{"key": "a", "operator": "In", "values": ["1"]}]})
         );
         assert_eq!(all[1], json!({"matchLabelKeys": ["a"]}));
+    }
+
+    #[test]
+    fn a_status_update_changes_neither_the_deletion_nor_what_is_disabled() {
+        let old =
+            json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}, "status": {"qosClass": "Burstable"}});
+        let mut new = json!({"metadata": {"deletionTimestamp": "2030-01-01T00:00:00Z"},
+            "status": {"nodeAllocatableResourceClaimStatuses": [{"resourceClaimName": "c"}], "containerStatuses": [
+                {"name": "a", "volumeMounts": [{"name": "v", "volumeStatus": {"image": {"imageRef": "i"}}}]}]}});
+        Pod.prepare_status_update(&mut new, &old);
+        let want = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}, "status": {"qosClass": "Burstable",
+            "containerStatuses": [{"name": "a", "volumeMounts": [{"name": "v"}]}]}});
+        assert_eq!(new, want);
     }
 
     #[test]

@@ -101,7 +101,8 @@ impl Strategy for PriorityClass {
         let policy = new.get("preemptionPolicy");
         if policy != old.get("preemptionPolicy") {
             let at = FieldPath::new("preemptionPolicy");
-            out.push(FieldError::invalid(&at, policy.clone(), "field is immutable"));
+            // A pointer upstream.
+            out.push(FieldError::invalid_enum(&at, policy.clone(), "field is immutable"));
         }
         out
     }
@@ -133,4 +134,21 @@ impl DeleteStrategy for PriorityClass {
     }
 
     fn mark(&self, _v: &mut Value, _old: &Value) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::apimachinery::field::aggregate;
+    use crate::json;
+
+    #[test]
+    fn the_policy_is_immutable_and_printed_as_json() {
+        let of = |policy: &str| json!({"metadata": {"name": "a"}, "preemptionPolicy": (policy)});
+        let errors = PriorityClass.validate_update(&of("a&b"), &of("Never"));
+        assert_eq!(
+            aggregate(&errors),
+            r#"preemptionPolicy: Invalid value: "a\u0026b": field is immutable"#
+        );
+    }
 }

@@ -108,6 +108,7 @@ impl Strategy for Service {
     fn prepare_create(&self, object: &mut Value) {
         object.set(&["status"], crate::json!({"loadBalancer": {}}));
         prepare::synchronise_cluster_ips(object, None);
+        prepare::drop_hidden(object);
     }
 
     fn validate_create(&self, object: &Value) -> ErrorList {
@@ -123,6 +124,7 @@ impl Strategy for Service {
         prepare::keep_allocated(new, old);
         prepare::synchronise_cluster_ips(new, Some(old));
         prepare::drop_dependent(new, old);
+        prepare::drop_hidden(new);
     }
 
     fn validate_update(&self, new: &Value, old: &Value) -> ErrorList {

@@ -137,12 +137,24 @@ pub(crate) const VOLUME_ATTRIBUTES_CLASS: DeclarativeStrategy = DeclarativeStrat
 /// CSIDrivers. As upstream, an update of the spec increments the generation, but a create does not set it.
 pub(crate) const CSI_DRIVER: DeclarativeStrategy = DeclarativeStrategy {
     default: defaults::csi_driver,
-    prepare_update: |new, old| super::common::bump_generation(new, old, &["spec"]),
+    prepare_create: |v| drop_scheduling(v, None),
+    prepare_update: |new, old| {
+        drop_scheduling(new, Some(old));
+        super::common::bump_generation(new, old, &["spec"]);
+    },
     validate: storage::csi_driver,
     validate_update: Some(storage::csi_driver_update),
     warn: storage::csi_driver_warnings,
     ..BASE
 };
+
+/// Drops the field of the disabled feature gate `VolumeLimitScaling`, unless the stored driver has it.
+fn drop_scheduling(v: &mut Value, old: Option<&Value>) {
+    let field = &["spec", "preventPodSchedulingIfMissing"];
+    if old.is_none_or(|o| o.at(field).is_null()) {
+        v.unset(field);
+    }
+}
 
 /// CSINodes.
 pub(crate) const CSI_NODE: DeclarativeStrategy = DeclarativeStrategy {
@@ -182,6 +194,23 @@ mod tests {
         };
         assert_eq!(named(json!({"metadata": {"name": "a"}})), "a");
         assert_eq!(named(json!({"metadata": {}})).len(), 36);
+    }
+
+    #[test]
+    fn fields_of_a_disabled_gate_are_dropped_from_csi_drivers() {
+        let bare = json!({"metadata": {"name": "d.io"}, "spec": {"attachRequired": true}});
+        let mut sent = bare.clone();
+        sent.set(&["spec", "preventPodSchedulingIfMissing"], false);
+        let mut v = sent.clone();
+        Strategy::prepare_create(&CSI_DRIVER, &mut v);
+        assert_eq!(v, bare);
+        // Nor is it a change that the generation counts.
+        let mut v = sent.clone();
+        Strategy::prepare_update(&CSI_DRIVER, &mut v, &bare);
+        assert_eq!(v, bare);
+        let mut v = sent.clone();
+        Strategy::prepare_update(&CSI_DRIVER, &mut v, &sent);
+        assert_eq!(v, sent);
     }
 
     #[test]

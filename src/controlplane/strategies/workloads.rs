@@ -3,6 +3,7 @@
 
 use super::declarative::{BASE, DeclarativeStrategy, WITH_SPEC_AND_STATUS};
 use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::validation::label_value;
 use crate::apimachinery::value::Value;
 use crate::controlplane::defaults::workloads::{self as defaults, TEMPLATE_GENERATION};
 use crate::controlplane::fields::{restore, same};
@@ -87,8 +88,7 @@ pub(crate) const REPLICATION_CONTROLLER: DeclarativeStrategy = DeclarativeStrate
 
 pub(crate) const DEPLOYMENT: DeclarativeStrategy = DeclarativeStrategy {
     rules: Rules {
-        // Carries `spec.rollbackTo` of extensions/v1beta1, which upstream's internal type still has.
-        wire_annotations: &["deprecated.deployment.rollback.to"],
+        wire_annotations: &[check::ROLLBACK_TO],
         ..Rules::DEFAULT
     },
     default: defaults::deployment,
@@ -262,6 +262,7 @@ fn generate_selector(v: &mut Value) {
         return;
     }
     let (name, uid) = (v.name().to_owned(), v.uid().to_owned());
+    let labelled = !v.at(&["spec", "template", "metadata", "labels"]).is_empty_value();
     for (key, value) in validation::job::generated_labels(&name, &uid) {
         // A value of the user's own is kept for validation to reject (`ValidateGeneratedSelector`).
         if v.at(&["spec", "template", "metadata", "labels", key]).is_null() {
@@ -272,8 +273,12 @@ fn generate_selector(v: &mut Value) {
     if v.at(&by).is_null() {
         v.set(&by, uid);
     }
-    // Only now: defaulting ran before the template had its generated labels.
-    defaults::job_labels(v);
+    // Only now: defaulting ran before the template had its generated labels. Upstream's Job shares the labels that its
+    // template had; otherwise it gets them when it is read, after validation, which then refuses a name that is no
+    // label for the template alone.
+    if labelled || label_value(&name).is_empty() {
+        defaults::job_labels(v);
+    }
 }
 
 #[cfg(test)]
@@ -290,6 +295,21 @@ mod tests {
             &json!({"matchLabels": {"batch.kubernetes.io/controller-uid": "u"}})
         );
         assert_eq!(v.label("job-name"), Some("j"));
+    }
+
+    #[test]
+    fn a_job_gets_no_invalid_labels_but_those_of_its_template() {
+        let job = |labels: Value| {
+            let mut v = json!({"metadata": {"name": "a:b", "uid": "u"}, "spec": {"template": {}}});
+            if !labels.is_null() {
+                v.set(&["spec", "template", "metadata", "labels"], labels);
+            }
+            JOB.default(&mut v);
+            JOB.prepare_create(&mut v);
+            v
+        };
+        assert_eq!(job(Value::Null).label("job-name"), None);
+        assert_eq!(job(json!({"a": "b"})).label("job-name"), Some("a:b"));
     }
 
     #[test]

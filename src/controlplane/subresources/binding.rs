@@ -43,7 +43,7 @@ fn check_target(binding: &Value) -> Result<()> {
     let mut errors = ErrorList::new();
     let kind = ObjectView::kind(target);
     if !matches!(kind, "" | "Node") {
-        errors.push(FieldError::not_supported(
+        errors.push(FieldError::not_supported_string(
             &path.child("kind"),
             kind,
             &["Node", "<empty>"],

@@ -4,7 +4,7 @@
 mod policies;
 mod rules;
 
-pub(crate) use policies::{binding, policy};
+pub(crate) use policies::{binding, policy, status as policy_status};
 
 use crate::admission::expressions::{Compiler, Returns};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
@@ -77,21 +77,7 @@ pub(crate) fn webhooks(v: &Value, old: Option<&Value>, mutating: bool) -> ErrorL
 }
 
 fn webhook(out: &mut ErrorList, hook: &Value, mutating: bool, exempt: &Exempt, at: &FieldPath) {
-    let name = hook.str_at(&["name"]);
-    if name.is_empty() {
-        out.push(FieldError::required(&at.child("name"), ""));
-    } else {
-        let messages = dns1123_subdomain(name);
-        // Upstream's `IsFullyQualifiedName` stops at the syntax: only a valid name is counted.
-        if messages.is_empty() && name.split('.').count() < 3 {
-            out.push(FieldError::invalid(
-                &at.child("name"),
-                name,
-                "should be a domain with at least three segments separated by dots",
-            ));
-        }
-        invalid_each(out, &at.child("name"), name, messages);
-    }
+    fully_qualified_name(out, hook.str_at(&["name"]), &at.child("name"));
     for (i, rule) in hook.get("rules").items().iter().enumerate() {
         rules::rule(out, rule, &at.child("rules").index(i));
     }
@@ -119,13 +105,28 @@ fn webhook(out: &mut ErrorList, hook: &Value, mutating: bool, exempt: &Exempt, a
     };
     selector(out, hook.get("namespaceSelector"), &at.child("namespaceSelector"));
     selector(out, hook.get("objectSelector"), &at.child("objectSelector"));
+    if mutating {
+        optional_choice(out, hook, "reinvocationPolicy", at, &["IfNeeded", "Never"]);
+    }
     // The same rules as for the conversion webhooks of CustomResourceDefinitions.
     validate_client_config(out, hook.get("clientConfig"), &at.child("clientConfig"));
     if !exempt.match_conditions {
         match_conditions(out, hook.get("matchConditions"), false, &at.child("matchConditions"));
     }
-    if mutating {
-        optional_choice(out, hook, "reinvocationPolicy", at, &["IfNeeded", "Never"]);
+}
+
+/// Upstream's `IsFullyQualifiedName`: all messages about the syntax are one error, and only a valid name is counted.
+fn fully_qualified_name(out: &mut ErrorList, name: &str, at: &FieldPath) {
+    if name.is_empty() {
+        out.push(FieldError::required(at, ""));
+        return;
+    }
+    let messages = dns1123_subdomain(name);
+    if !messages.is_empty() {
+        out.push(FieldError::invalid(at, name, messages.join(",")));
+    } else if name.split('.').count() < 3 {
+        let why = "should be a domain with at least three segments separated by dots";
+        out.push(FieldError::invalid(at, name, why));
     }
 }
 
@@ -274,6 +275,16 @@ mod tests {
             "webhooks[0].reinvocationPolicy: Unsupported value: \"X\": supported values: \"IfNeeded\", \"Never\""
         );
         assert_eq!(errors(json!({"name": ""})), "webhooks[0].name: Required value");
+        let long = errors(json!({"name": ("X".repeat(300))}));
+        assert!(
+            long.contains("must be no more than 253 characters,a lowercase RFC 1123 subdomain"),
+            "{long}"
+        );
+        assert_eq!(
+            errors(json!({"reinvocationPolicy": "X", "clientConfig": {}})),
+            "[webhooks[0].reinvocationPolicy: Unsupported value: \"X\": supported values: \"IfNeeded\", \"Never\", \
+             webhooks[0].clientConfig: Required value: exactly one of url or service is required]"
+        );
         assert_eq!(
             errors(json!({"matchConditions": [{"name": "a", "expression": " 1 "}]})),
             "webhooks[0].matchConditions[0].expression: Invalid value: \"1\": must evaluate to bool but got int"

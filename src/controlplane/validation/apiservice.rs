@@ -3,8 +3,19 @@
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, quote};
 use crate::apimachinery::validation::{dns1035_label, dns1123_subdomain, net, path_segment_name};
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{invalid_each, names, required_choice};
+use crate::controlplane::fields::{invalid_each, required_choice};
 use crate::proxy::target;
+
+/// What is wrong with the name, which consists of version and group.
+pub(crate) fn name(v: &Value, name: &str) -> Vec<String> {
+    let spec = v.get("spec");
+    let expected = format!("{}.{}", spec.str_at(&["version"]), spec.str_at(&["group"]));
+    // An invalid path segment is reported by the general rule alone.
+    if name == expected || !path_segment_name(name).is_empty() {
+        return Vec::new();
+    }
+    vec![format!("must be `spec.version+\".\"+spec.group`: {}", quote(&expected))]
+}
 
 pub(crate) fn api_service(v: &Value) -> ErrorList {
     let mut out = ErrorList::new();
@@ -16,13 +27,6 @@ pub(crate) fn api_service(v: &Value) -> ErrorList {
     let spec = v.get("spec");
     let path = FieldPath::new("spec");
     let (group, version) = (spec.str_at(&["group"]), spec.str_at(&["version"]));
-    let expected = format!("{version}.{group}");
-    names(&mut out, v, |name| {
-        // An invalid path segment is reported by metadata validation alone.
-        let right = name == expected || !path_segment_name(name).is_empty();
-        let why = || format!("must be `spec.version+\".\"+spec.group`: {}", quote(&expected));
-        (!right).then(why).into_iter().collect()
-    });
     if group.is_empty() {
         // The legacy core API, which has no group, exists in one version only.
         if version != "v1" {
@@ -133,17 +137,13 @@ mod tests {
     fn errors_match_upstream() {
         let name = "v1.g.example.com";
         assert_eq!(with(name, json!({})), "[]");
+        let v = json!({"spec": {"group": "g", "version": "v1"}});
         assert_eq!(
-            with("x", json!({})),
-            "metadata.name: Invalid value: \"x\": must be `spec.version+\".\"+spec.group`: \"v1.g.example.com\""
+            super::name(&v, "v1."),
+            ["must be `spec.version+\".\"+spec.group`: \"v1.g\""]
         );
-        let generated = json!({"metadata": {"generateName": "v1.", "name": "v1.abcde"}, "spec": {"group": "g", "version": "v1",
-            "groupPriorityMinimum": 1, "versionPriority": 1}});
-        assert_eq!(
-            aggregate(&api_service(&generated)),
-            "[metadata.generateName: Invalid value: \"v1.\": must be `spec.version+\".\"+spec.group`: \"v1.g\", \
-             metadata.name: Invalid value: \"v1.abcde\": must be `spec.version+\".\"+spec.group`: \"v1.g\"]"
-        );
+        assert_eq!(super::name(&v, "v1.g"), [""; 0]);
+        assert_eq!(super::name(&v, "a/b"), [""; 0]);
         assert_eq!(
             with("v2.", json!({"group": "", "version": "v2"})),
             "spec.group: Required value: only v1 may have an empty group and it better be legacy kube"

@@ -15,6 +15,8 @@ struct Tolerance {
     least: i64,
     /// Skips the check of the target's `apiVersion`, if it is unchanged.
     target: bool,
+    /// Skips the check of the `apiVersion` of objects with metrics, if a stored one is invalid.
+    objects: bool,
 }
 
 pub(crate) fn autoscaler(v: &Value) -> ErrorList {
@@ -23,6 +25,7 @@ pub(crate) fn autoscaler(v: &Value) -> ErrorList {
         &Tolerance {
             least: 1,
             target: false,
+            objects: false,
         },
     )
 }
@@ -38,6 +41,7 @@ pub(crate) fn autoscaler_update(new: &Value, old: &Value) -> ErrorList {
         &Tolerance {
             least: i64::from(!zero),
             target: same("apiVersion") && same("kind"),
+            objects: metrics::has_invalid_objects(old.at(&["spec", "metrics"])),
         },
     )
 }
@@ -84,7 +88,7 @@ fn spec(v: &Value, tolerance: &Tolerance) -> ErrorList {
         let needs_group = target.str_at(&["kind"]) != "ReplicationController";
         api_version(&mut out, target, needs_group, &target_at);
     }
-    metrics::metrics(&mut out, v.get("metrics"), least, &at.child("metrics"));
+    metrics::metrics(&mut out, v.get("metrics"), least, tolerance, &at.child("metrics"));
     let behavior = v.get("behavior");
     for direction in ["scaleUp", "scaleDown"] {
         rules(

@@ -8,7 +8,7 @@ use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::quantity::Quantity;
 use crate::apimachinery::validation::{dns1123_label, dns1123_subdomain, qualified_name};
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{IMMUTABLE, invalid_each, label_selector, optional_choice, restore, same, strings};
+use crate::controlplane::fields::{IMMUTABLE, invalid_each, optional_choice, restore, same, selector_check, strings};
 
 const MODES: &[&str] = &["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 const BETA_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
@@ -75,7 +75,7 @@ pub(super) fn claim_spec(out: &mut ErrorList, spec: &Value, path: &FieldPath, ol
         let why = "at least 1 access mode is required";
         out.push(FieldError::required(&path.child("accessModes"), why));
     }
-    label_selector(out, spec.get("selector"), &path.child("selector"));
+    selector_check([old.get("selector")])(out, spec.get("selector"), &path.child("selector"));
     // Separate from the check for an empty list above because upstream validates the selector in between.
     if !strings(spec.get("accessModes")).is_empty() {
         access_modes(out, spec, path, "");
@@ -176,7 +176,7 @@ pub(crate) fn claim_update(new: &Value, old: &Value) -> ErrorList {
     if new.at(&mode) != old.at(&mode) {
         // Upstream's path lacks `spec`.
         let at = FieldPath::new("volumeMode");
-        out.push(FieldError::invalid(&at, new.at(&mode).clone(), IMMUTABLE));
+        out.push(FieldError::invalid_enum(&at, new.at(&mode).clone(), IMMUTABLE));
     }
     let class = ["spec", "volumeAttributesClassName"];
     let current = old.at(&["status", "currentVolumeAttributesClassName"]);
@@ -245,7 +245,7 @@ fn claim_resource(out: &mut ErrorList, name: &str, at: &FieldPath) -> bool {
     if !messages.is_empty() {
         invalid_each(out, at, name, messages);
     } else if native && name != "storage" {
-        out.push(FieldError::not_supported(at, name, &["storage"]));
+        out.push(FieldError::not_supported_string(at, name, &["storage"]));
     } else {
         return true;
     }
@@ -328,6 +328,25 @@ mod tests {
         assert_eq!(
             errors(json!({"accessModes": ["ReadWriteOnce"]})),
             "spec.resources[storage]: Required value"
+        );
+    }
+
+    #[test]
+    fn allocated_resources_are_amounts_of_storage() {
+        let errors = |key: &str, amount: &str| {
+            let mut v = json!({});
+            v.set(&["status", "allocatedResources", key], amount);
+            aggregate(&claim_status(&v, &v))
+        };
+        let at = "status.allocatedResources";
+        assert_eq!(errors("storage", "1Gi"), "[]");
+        assert_eq!(
+            errors("storage", "-2"),
+            format!("{at}[storage]: Invalid value: -2: must be a valid resource quantity")
+        );
+        assert_eq!(
+            errors("pods", "1"),
+            format!("{at}: Unsupported value: \"pods\": supported values: \"storage\"")
         );
     }
 

@@ -1,10 +1,11 @@
 //! Checks shared by several kinds: numbers, percentages, quantities and names.
 
-use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, show};
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, show_json};
 use crate::apimachinery::quantity::Quantity;
 use crate::apimachinery::validation::{dns1123_subdomain, net};
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::invalid_each;
+use std::num::IntErrorKind;
 
 /// Upstream's message for negative numbers (`IsNegativeErrorMsg`).
 pub(crate) const NOT_NEGATIVE: &str = "must be greater than or equal to 0";
@@ -20,7 +21,11 @@ pub(crate) fn not_negative(out: &mut ErrorList, v: &Value, key: &str, path: &Fie
 pub(crate) fn int_or_percent(out: &mut ErrorList, v: &Value, path: &FieldPath) {
     match v {
         // Syntax only; callers bound the percentage with `percentage_at_most_100` where upstream does.
-        Value::String(s) => invalid_each(out, path, v.clone(), net::percent(s)),
+        Value::String(s) => {
+            for why in net::percent(s) {
+                out.push(FieldError::invalid_enum(path, v.clone(), why));
+            }
+        }
         Value::Int(n) if *n < 0 => out.push(FieldError::invalid(path, *n, NOT_NEGATIVE)),
         _ => {}
     }
@@ -34,12 +39,18 @@ pub(crate) fn percentage_at_most_100(out: &mut ErrorList, v: &Value, path: &Fiel
     }
 }
 
-/// True if the `IntOrString` is `0`, `0%`, or absent.
+/// True if the `IntOrString` is zero, `0%`, or absent (`getIntOrPercentValue` upstream). Text that is no number counts
+/// as zero, too; [`int_or_percent`] has reported it.
 pub(crate) fn is_zero_or_absent(v: &Value) -> bool {
     match v {
         Value::Int(n) => *n == 0,
-        // `0%` counts: rounding makes it zero for any number of replicas.
-        Value::String(s) => net::parse_percent(s) == Some(0),
+        Value::String(s) => match (net::parse_percent(s), s.parse::<i64>()) {
+            // `0%` counts: rounding makes it zero for any number of replicas.
+            (Some(percent), _) => percent == 0,
+            (None, Ok(number)) => number == 0,
+            // Go reads a number that is too large as the largest one.
+            (None, Err(e)) => !matches!(e.kind(), IntErrorKind::PosOverflow | IntErrorKind::NegOverflow),
+        },
         _ => v.is_null(),
     }
 }
@@ -55,7 +66,7 @@ pub(crate) fn go_struct(v: &Value, fields: &[(&str, &str, &str)]) -> String {
             let shown = if value.is_null() {
                 (*zero).to_owned()
             } else {
-                show(value)
+                show_json(value)
             };
             format!("\"{go}\":{shown}")
         })
@@ -171,6 +182,26 @@ mod tests {
             "a: Invalid value: \"101%\": must not be greater than 100%"
         );
         assert_eq!(errors(json!("5%")), "[]");
-        assert!(is_zero_or_absent(&json!("0%")) && is_zero_or_absent(&json!(0)) && !is_zero_or_absent(&json!(1)));
+        assert_eq!(
+            errors(json!("a&b")).split(": ").take(3).collect::<Vec<_>>(),
+            ["a", "Invalid value", "\"a\\u0026b\""]
+        );
+    }
+
+    #[test]
+    fn text_that_is_no_amount_counts_as_zero() {
+        for zero in [
+            json!(0),
+            json!("0%"),
+            json!("0"),
+            json!("http"),
+            json!("1Gi"),
+            json!("-"),
+        ] {
+            assert!(is_zero_or_absent(&zero), "{zero:?}");
+        }
+        for amount in [json!(1), json!("5%"), json!("5"), json!("99999999999999999999")] {
+            assert!(!is_zero_or_absent(&amount), "{amount:?}");
+        }
     }
 }

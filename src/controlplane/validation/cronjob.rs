@@ -3,7 +3,7 @@
 mod schedule;
 
 use super::common::not_negative;
-use super::job;
+use super::{go_form, job};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::value::Value;
@@ -44,12 +44,12 @@ fn check(v: &Value, old: Option<&Value>) -> ErrorList {
         }
         zone_in_schedule(&mut out, spec, old, &at);
     }
+    not_negative(&mut out, spec, "startingDeadlineSeconds", &path);
     // An unchanged zone is not checked again: it may have been known to another version of the zone database.
     let zone = spec.get("timeZone");
     if !old.is_some_and(|o| o.at(&["spec", "timeZone"]) == zone) {
         time_zone(&mut out, zone, &path.child("timeZone"));
     }
-    not_negative(&mut out, spec, "startingDeadlineSeconds", &path);
     required_choice(
         &mut out,
         spec,
@@ -65,9 +65,9 @@ fn check(v: &Value, old: Option<&Value>) -> ErrorList {
     let stored = old.map(|o| o.at(&["spec", "jobTemplate", "spec", "template"]));
     job::spec(&mut out, template, stored, &at);
     if !template.get("selector").is_null() {
-        out.push(FieldError::invalid(
+        out.push(FieldError::invalid_raw(
             &at.child("selector"),
-            template.get("selector").clone(),
+            go_form::selector(template.get("selector")),
             "`selector` will be auto-generated",
         ));
     }
@@ -103,17 +103,32 @@ fn zone_in_schedule(out: &mut ErrorList, spec: &Value, old: Option<&Value>, at: 
 
 fn time_zone(out: &mut ErrorList, zone: &Value, at: &FieldPath) {
     let Some(text) = zone.as_str() else { return };
-    let why = if text.is_empty() {
-        "timeZone must be nil or non-empty string".to_owned()
-    // Go's `time.LoadLocation` accepts `Local`, which would mean the controller's own zone.
-    } else if text.eq_ignore_ascii_case("local") {
-        "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones".to_owned()
-    } else if ZONES.lines().any(|z| z == text) {
-        return;
-    } else {
-        format!("unknown time zone {text}")
-    };
-    out.push(FieldError::invalid(at, text, why));
+    let mut refuse = |why: &str| out.push(FieldError::invalid_enum(at, text, why));
+    if text.is_empty() {
+        return refuse("timeZone must be nil or non-empty string");
+    }
+    let unknown = format!("unknown time zone {text}");
+    if !text.split('/').all(is_zone_part) {
+        return refuse(&unknown);
+    }
+    if text.eq_ignore_ascii_case("local") {
+        refuse("timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones");
+    }
+    // As Go's `time.LoadLocation`, which knows `Local` in this form only.
+    if text.contains("..") {
+        refuse("time: invalid location name");
+    } else if text != "Local" && !ZONES.lines().any(|z| z == text) {
+        refuse(&unknown);
+    }
+}
+
+/// True for what IANA allows between the slashes of a zone's name, and digits and `+`, which old names have.
+fn is_zone_part(part: &str) -> bool {
+    let is_valid = |c: u8| c.is_ascii_alphanumeric() || b".-_+".contains(&c);
+    (1..=14).contains(&part.len())
+        && part.bytes().all(is_valid)
+        && !part.starts_with('-')
+        && !matches!(part, "." | "..")
 }
 
 #[cfg(test)]
@@ -149,6 +164,26 @@ mod tests {
                 "spec.timeZone: Invalid value: \"Local\": timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones",
             ),
             (
+                "timeZone",
+                json!("local"),
+                "[spec.timeZone: Invalid value: \"local\": timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones, spec.timeZone: Invalid value: \"local\": unknown time zone local]",
+            ),
+            (
+                "timeZone",
+                json!("a..b"),
+                "spec.timeZone: Invalid value: \"a..b\": time: invalid location name",
+            ),
+            (
+                "timeZone",
+                json!("../a"),
+                "spec.timeZone: Invalid value: \"../a\": unknown time zone ../a",
+            ),
+            (
+                "timeZone",
+                json!("a&b"),
+                "spec.timeZone: Invalid value: \"a\\u0026b\": unknown time zone a&b",
+            ),
+            (
                 "concurrencyPolicy",
                 json!("X"),
                 "spec.concurrencyPolicy: Unsupported value: \"X\": supported values: \"Allow\", \"Forbid\", \"Replace\"",
@@ -160,5 +195,25 @@ mod tests {
             crate::controlplane::defaults::workloads::cron_job(&mut v);
             assert_eq!(aggregate(&create(&v)), want);
         }
+    }
+
+    #[test]
+    fn errors_have_upstreams_order() {
+        let spec = json!({"timeZone": "", "startingDeadlineSeconds": -1, "concurrencyPolicy": "X"});
+        let errors = create(&json!({"metadata": {"name": "c"}, "spec": (spec)}));
+        let fields: Vec<&str> = errors.iter().map(|e| e.field.as_str()).take(4).collect();
+        let expected = ["schedule", "startingDeadlineSeconds", "timeZone", "concurrencyPolicy"];
+        assert_eq!(fields, expected.map(|key| format!("spec.{key}")));
+    }
+
+    #[test]
+    fn the_selector_prints_like_gos_struct() {
+        let selector = json!({"matchExpressions": [{"key": "k", "operator": "Exists"}], "matchLabels": {"a": "b"}});
+        let mut v = json!({"metadata": {"name": "c"}, "spec": {"schedule": "@hourly"}});
+        v.set(&["spec", "jobTemplate", "spec", "selector"], selector);
+        let errors = aggregate(&create(&v));
+        let want = "spec.jobTemplate.spec.selector: Invalid value: {\"matchLabels\":{\"a\":\"b\"},\
+                    \"matchExpressions\":[{\"key\":\"k\",\"operator\":\"Exists\"}]}: `selector` will be auto-generated";
+        assert!(errors.contains(want), "{errors}");
     }
 }

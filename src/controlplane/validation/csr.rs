@@ -63,14 +63,16 @@ pub(crate) fn create(v: &Value) -> ErrorList {
     if usages.is_empty() {
         out.push(FieldError::required(&at, ""));
     }
-    let mut seen = Seen::new();
     for (i, u) in usages.iter().enumerate() {
         if !u.as_str().is_some_and(|s| USAGES.contains(&s)) {
             out.push(FieldError::not_supported(&at.index(i), u.clone(), USAGES));
         }
-        // Independent of the check above: an unknown usage may be a duplicate too.
+    }
+    // Independent of the check above: an unknown usage may be a duplicate too.
+    let mut seen = Seen::new();
+    for (i, u) in usages.iter().enumerate() {
         if !seen.insert(u.as_str()) {
-            out.push(FieldError::duplicate(&at.index(i), u.clone()));
+            out.push(FieldError::duplicate_enum(&at.index(i), u.clone()));
         }
     }
     let (signer, at) = (spec.str_at(&["signerName"]), path.child("signerName"));
@@ -173,7 +175,7 @@ fn conditions(out: &mut ErrorList, v: &Value, old: &Value) {
             out.push(FieldError::invalid(&path, kind, why));
         }
         if !seen.insert(kind) && !had_duplicates {
-            out.push(FieldError::duplicate(&at.child("type"), kind));
+            out.push(FieldError::duplicate_enum(&at.child("type"), kind));
         }
     }
 }
@@ -205,6 +207,22 @@ pub(crate) fn status(new: &Value, old: &Value) -> ErrorList {
     let mut out = ErrorList::new();
     request(&mut out, new);
     conditions(&mut out, new, old);
+    let (now, was) = (new.at(&["status", "certificate"]), old.at(&["status", "certificate"]));
+    let certificate_at = FieldPath::new("status").child("certificate");
+    let is_valid = |v: &Value| v.is_empty_value() || certificate(&bytes(v)).is_ok();
+    // An invalid one that is stored already may be replaced by another: it was written before there was this rule.
+    if now != was
+        && !now.is_empty_value()
+        && let Err(e) = certificate(&bytes(now))
+        && is_valid(was)
+    {
+        // A placeholder instead of the value keeps the certificate out of messages and logs.
+        out.push(FieldError::invalid(
+            &certificate_at,
+            "<certificate data>",
+            e.to_string(),
+        ));
+    }
     unchanged_conditions(&mut out, new, old, &["Approved", "Denied", "Failed"]);
     let at = FieldPath::new("status").child("conditions");
     // Approval has its own subresource and permission, so a signer must not be able to grant it here.
@@ -214,18 +232,10 @@ pub(crate) fn status(new: &Value, old: &Value) -> ErrorList {
             out.push(FieldError::forbidden(&at, why));
         }
     }
-    let (now, was) = (new.at(&["status", "certificate"]), old.at(&["status", "certificate"]));
-    let at = FieldPath::new("status").child("certificate");
     // Clients may already use the issued certificate.
     if now != was && !was.is_empty_value() {
         let why = "updates may not modify existing certificate content";
-        out.push(FieldError::forbidden(&at, why));
-    } else if now != was
-        && !now.is_empty_value()
-        && let Err(e) = certificate(&bytes(now))
-    {
-        // A placeholder instead of the value keeps the certificate out of messages and logs.
-        out.push(FieldError::invalid(&at, "<certificate data>", e.to_string()));
+        out.push(FieldError::forbidden(&certificate_at, why));
     }
     out
 }
@@ -304,6 +314,43 @@ mod tests {
         ] {
             assert!(errors.contains(want), "{errors}");
         }
+    }
+
+    #[test]
+    fn repeated_usages_are_reported_after_unknown_ones() {
+        let v = json!({"spec": {"usages": ["a&b", "a&b"]}});
+        let errors = create(&v);
+        let of_usages = errors.iter().filter(|e| e.field.starts_with("spec.usages"));
+        let texts: Vec<String> = of_usages.map(|e| format!("{} {}", e.field, e.body())).collect();
+        assert!(texts[0].starts_with("spec.usages[0] Unsupported value: \"a\\u0026b\": supported values: \"any\""));
+        assert!(texts[1].starts_with("spec.usages[1] Unsupported value"));
+        assert_eq!(texts[2], "spec.usages[1] Duplicate value: \"a\\u0026b\"");
+    }
+
+    #[test]
+    fn a_certificate_that_replaces_another_is_checked_too() {
+        let block = |body: &str| {
+            let pem = format!("-----BEGIN CERTIFICATE-----\n{body}-----END CERTIFICATE-----\n");
+            base64::engine::general_purpose::STANDARD.encode(pem)
+        };
+        let with = |certificate: Option<String>| {
+            let mut v = json!({"status": {}});
+            if let Some(text) = certificate {
+                v.set(&["status", "certificate"], text);
+            }
+            v
+        };
+        let about = |new: &Value, old: &Value| {
+            let found = status(new, old).into_iter().filter(|e| e.field == "status.certificate");
+            found.map(|e| e.body()).collect::<Vec<_>>()
+        };
+        let (first, second) = (with(Some(block("MAA=\n"))), with(Some(block("MAAA\n"))));
+        let invalid = "Invalid value: \"<certificate data>\": x509: malformed certificate";
+        let fixed = "Forbidden: updates may not modify existing certificate content";
+        assert_eq!(about(&first, &with(None)), [invalid]);
+        // The stored one is invalid, too.
+        assert_eq!(about(&second, &first), [fixed]);
+        assert_eq!(about(&first, &first), [""; 0]);
     }
 
     #[test]

@@ -152,11 +152,8 @@ fn docker_config(out: &mut ErrorList, data: &Value, key: &str, path: &FieldPath)
 pub(crate) fn secret_update(new: &Value, old: &Value) -> ErrorList {
     let mut out = ErrorList::new();
     if new.get("type") != old.get("type") {
-        out.push(FieldError::invalid(
-            &FieldPath::new("type"),
-            new.get("type").clone(),
-            IMMUTABLE,
-        ));
+        let kind = new.str_at(&["type"]);
+        out.push(FieldError::invalid_enum(&FieldPath::new("type"), kind, IMMUTABLE));
     }
     out.extend(frozen(new, old, &["data"]));
     // The keys are checked against the new type even if the change of type is refused.
@@ -280,6 +277,11 @@ mod tests {
         assert_eq!(
             aggregate(&secret_update(&new, &old)),
             "[type: Invalid value: \"kubernetes.io/tls\": field is immutable, data[tls.crt]: Required value, data[tls.key]: Required value]"
+        );
+        new.set(&["type"], "<");
+        assert_eq!(
+            aggregate(&secret_update(&new, &old)),
+            "type: Invalid value: \"\\u003c\": field is immutable"
         );
         let errors = |v: Value| aggregate(&secret(&v));
         assert_eq!(

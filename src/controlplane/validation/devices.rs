@@ -16,7 +16,7 @@ use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::{c_identifier, dns1123_label, dns1123_subdomain, label_value, qualified_name};
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{IMMUTABLE, Seen, invalid_each, required_choice, same};
-use internal_form::{CLAIM_SPEC, TEMPLATE_SPEC};
+use internal_form::CLAIM_SPEC;
 use selectors::selectors;
 
 pub(crate) use slice::{slice, slice_update, slice_warnings};
@@ -113,7 +113,8 @@ fn full_attribute_name(out: &mut ErrorList, text: &str, at: &FieldPath) {
     attribute_name(out, text, at);
     if !text.contains('/') {
         let why = "a fully qualified name must be a domain and a name separated by a slash";
-        out.push(FieldError::invalid(at, text, why));
+        // A named string type, unlike what the checks above are about.
+        out.push(FieldError::invalid_enum(at, text, why));
     }
 }
 
@@ -247,15 +248,8 @@ pub(crate) fn template_update(new: &Value, old: &Value) -> ErrorList {
     if same(new.get("spec"), old.get("spec")) {
         return out;
     }
-    let shown = {
-        // Go embeds `ObjectMeta` in the template's spec, so its fields print beside `Spec`.
-        let mut flat = new.at(&["spec", "metadata"]).clone();
-        if flat.is_null() {
-            flat = Value::object();
-        }
-        flat.set(&["spec"], new.at(&["spec", "spec"]).clone());
-        super::go_form::compact(&flat, TEMPLATE_SPEC)
-    };
+    let (metadata, claim) = (new.at(&["spec", "metadata"]), new.at(&["spec", "spec"]));
+    let shown = super::go_form::template(metadata, claim, CLAIM_SPEC);
     out.push(FieldError::invalid_raw(&spec(), shown, IMMUTABLE));
     out
 }

@@ -9,7 +9,8 @@ use crate::apimachinery::validation::{
 };
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{
-    IMMUTABLE, PROTOCOLS, Seen, invalid_each, non_special_ip, required_choice, required_pointer, same, strings,
+    IMMUTABLE, PROTOCOLS, Seen, duplicate_enum, invalid_each, non_special_ip, required_choice, required_pointer, same,
+    strings,
 };
 use crate::interrupt::checkpoint;
 use std::net::IpAddr;
@@ -105,7 +106,7 @@ pub(crate) fn slice(v: &Value, old: Option<&Value>) -> ErrorList {
     if let Some(o) = old
         && o.get("addressType") != v.get("addressType")
     {
-        out.push(FieldError::invalid(
+        out.push(FieldError::invalid_enum(
             &FieldPath::new("addressType"),
             v.get("addressType").clone(),
             IMMUTABLE,
@@ -132,7 +133,8 @@ fn slice_ports(out: &mut ErrorList, v: &Value) {
         }
         // Unnamed ports count as well: at most one port may have no name.
         if !seen.insert(name) {
-            out.push(FieldError::duplicate(&at.child("name"), name));
+            // A pointer upstream.
+            out.push(duplicate_enum(&at.child("name"), name));
         }
         // The number is not checked, as upstream: nil means all ports.
         required_pointer(out, p, "protocol", &at, PROTOCOLS);
@@ -183,7 +185,10 @@ fn slice_endpoints(out: &mut ErrorList, v: &Value) {
             ("forZones", label_value as fn(&str) -> Vec<String>),
             ("forNodes", dns1123_subdomain),
         ] {
-            hints(out, e.at(&["hints", key]), check, &at.child("hints").child(key));
+            // As upstream, too many zones hide the nodes.
+            if !hints(out, e.at(&["hints", key]), check, &at.child("hints").child(key)) {
+                break;
+            }
         }
     }
 }
@@ -235,11 +240,12 @@ fn fully_qualified(out: &mut ErrorList, name: &str, at: &FieldPath) {
     }
 }
 
-fn hints(out: &mut ErrorList, list: &Value, check: fn(&str) -> Vec<String>, at: &FieldPath) {
+/// Checks names of zones or nodes. False if there are too many.
+fn hints(out: &mut ErrorList, list: &Value, check: fn(&str) -> Vec<String>, at: &FieldPath) -> bool {
     let all = list.items();
     if all.len() > 8 {
         out.push(FieldError::too_many(at, all.len(), 8));
-        return;
+        return false;
     }
     let mut seen: Seen<&str> = Seen::new();
     for (i, h) in all.iter().enumerate() {
@@ -253,6 +259,7 @@ fn hints(out: &mut ErrorList, list: &Value, check: fn(&str) -> Vec<String>, at: 
         }
         invalid_each(out, &at, name, check(name));
     }
+    true
 }
 
 #[cfg(test)]
@@ -285,6 +292,38 @@ mod tests {
             errors(json!([{"addresses": [{"ip": "1.2.3.4"}], "ports": [{"port": 1}, {"port": 2}]}])),
             "[subsets[0].ports[0].name: Required value, subsets[0].ports[1].name: Required value]"
         );
+    }
+
+    #[test]
+    fn too_many_zones_hide_the_nodes_of_hints() {
+        let errors = |zones: usize| {
+            let zones: Vec<Value> = (0..zones).map(|i| json!({"name": (i.to_string())})).collect();
+            let mut endpoint = json!({"addresses": ["192.0.2.20"], "hints": {"forNodes": [{"name": "-"}]}});
+            endpoint.set(&["hints", "forZones"], zones);
+            let mut v = json!({"addressType": "IPv4"});
+            v.set(&["endpoints"], vec![endpoint]);
+            aggregate(&slice(&v, None))
+        };
+        assert_eq!(
+            errors(9),
+            "endpoints[0].hints.forZones: Too many: 9: must have at most 8 items"
+        );
+        assert!(errors(8).starts_with("endpoints[0].hints.forNodes[0].name: Invalid value: \"-\""));
+    }
+
+    #[test]
+    fn names_of_slice_ports_and_address_types_are_printed_as_json() {
+        let old = json!({"addressType": "IPv4"});
+        let port = || json!({"name": "<", "protocol": "TCP"});
+        let mut new = json!({"addressType": "<"});
+        new.set(&["ports"], vec![port(), port()]);
+        let errors = aggregate(&slice(&new, Some(&old)));
+        for want in [
+            "ports[1].name: Duplicate value: \"\\u003c\"",
+            "addressType: Invalid value: \"\\u003c\": field is immutable",
+        ] {
+            assert!(errors.contains(want), "{errors}");
+        }
     }
 
     #[test]

@@ -158,7 +158,9 @@ pub(crate) fn new_event_update(new: &Value, old: &Value) -> ErrorList {
         ("reportingInstance", "reportingInstance"),
     ] {
         let (is, was) = (new.get(key), old.get(key));
-        if same(is, was) {
+        // A pointer: an empty reference is not the same as none.
+        let appeared = key == "related" && is.is_null() != was.is_null();
+        if same(is, was) && !appeared {
             continue;
         }
         // Zero values print as Go's internal struct has them: by type of the field.
@@ -230,6 +232,14 @@ mod tests {
             json!({"count": 2, "lastObservedTime": "2024-01-02T03:04:05.000000Z"}),
         );
         assert_eq!(aggregate(&new_event_update(&new, &old)), "[]");
+        new.set(&["related"], Value::object());
+        assert_eq!(
+            aggregate(&new_event_update(&new, &old)),
+            "related: Invalid value: {\"Kind\":\"\",\"Namespace\":\"\",\"Name\":\"\",\"UID\":\"\",\"APIVersion\":\"\",\
+             \"ResourceVersion\":\"\",\"FieldPath\":\"\"}: field is immutable"
+        );
+        assert_eq!(aggregate(&new_event_update(&new, &new)), "[]");
+        new.unset(&["related"]);
         new.set(&["involvedObject", "name"], "p");
         new.set(&["reportingComponent"], "d");
         assert_eq!(

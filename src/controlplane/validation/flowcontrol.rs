@@ -2,10 +2,11 @@
 //! PriorityLevelConfigurations are in `levels`.
 
 mod levels;
+mod mandatory;
 
 pub(crate) use levels::priority_level;
 
-use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, quote};
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, show_json};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::validation::{dns1123_label, dns1123_subdomain};
 use crate::apimachinery::value::Value;
@@ -52,7 +53,7 @@ pub(crate) fn flow_schema(v: &Value) -> ErrorList {
             let at = path.child("distinguisherMethod").child("type");
             let mut e = FieldError::not_supported(&at, "", &["ByNamespace", "ByUser"]);
             // Upstream's bad value is the whole struct.
-            e.bad_value = Some(format!("{{\"Type\":{}}}", quote(kind)));
+            e.bad_value = Some(format!("{{\"Type\":{}}}", show_json(&kind.into())));
             out.push(e);
         }
     }
@@ -66,6 +67,7 @@ pub(crate) fn flow_schema(v: &Value) -> ErrorList {
     for (i, rule) in spec.get("rules").items().iter().enumerate() {
         policy(&mut out, rule, &path.child("rules").index(i));
     }
+    mandatory::schema(&mut out, v);
     out
 }
 
@@ -265,7 +267,7 @@ pub(crate) fn status(v: &Value) -> ErrorList {
         let at = path.index(i).child("type");
         // Before the emptiness check, as upstream, so two empty types are both missing and duplicate.
         if !seen.insert(kind) {
-            out.push(FieldError::duplicate(&at, kind));
+            out.push(FieldError::duplicate_enum(&at, kind));
         }
         if kind.is_empty() {
             out.push(FieldError::required(&at, ""));
@@ -301,8 +303,8 @@ mod tests {
             "spec.matchingPrecedence: Invalid value: 20000: must not be greater than 10000"
         );
         assert_eq!(
-            errors(json!({"distinguisherMethod": {"type": "X"}})),
-            "spec.distinguisherMethod.type: Unsupported value: {\"Type\":\"X\"}: supported values: \"ByNamespace\", \"ByUser\""
+            errors(json!({"distinguisherMethod": {"type": "X&"}})),
+            "spec.distinguisherMethod.type: Unsupported value: {\"Type\":\"X\\u0026\"}: supported values: \"ByNamespace\", \"ByUser\""
         );
         assert_eq!(
             errors(

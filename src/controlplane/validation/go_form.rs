@@ -8,13 +8,14 @@
 mod diff;
 mod tables;
 
-use crate::apimachinery::field::{quote, show};
+use crate::apimachinery::field::show_json;
 use crate::apimachinery::value::Value;
 use crate::interrupt::checkpoint;
 pub(super) use tables::{
-    BUDGET, CLAIM_SPEC, CONTEXT, EPHEMERAL_CONTAINER, FAILURE_POLICY, PERSISTENT, POD_SPEC, SCOPE_SELECTOR, SELECTOR,
-    SET_ROLLING, SET_STRATEGY, STRATEGY, SUCCESS_POLICY, TOLERATION, VOLUME_NODES,
+    BUDGET, CLAIM_SPEC, CONTEXT, EPHEMERAL_CONTAINER, FAILURE_POLICY, NODE_TERM, PERSISTENT, POD_SPEC, SCOPE_SELECTOR,
+    SELECTOR, SET_ROLLING, SET_STRATEGY, STRATEGY, SUCCESS_POLICY, TOLERATION, VOLUME_NODES,
 };
+use tables::{META, PERSISTENT_REST};
 
 /// How a field is printed.
 #[derive(Clone, Copy)]
@@ -27,14 +28,36 @@ pub(super) enum Printing {
     Bool,
     /// Any other value, printed as it is; `null` if absent.
     Any,
-    /// Any other value; omitted if absent (`omitempty`).
+    /// Any other value; omitted if absent or an empty list or map (`omitempty`).
     OmitEmpty,
+    /// Any other value; omitted if absent (a pointer with `omitempty`).
+    OmitNil,
+    /// A list of structs; omitted if absent or empty.
+    OmitEmptyList(&'static [Field]),
     /// A pointer to a struct; `null` if absent.
     Ptr(&'static [Field]),
     /// A struct by value; printed with zero fields if absent.
     Struct(&'static [Field]),
     /// A list of structs; `null` if absent.
     List(&'static [Field]),
+}
+
+impl Printing {
+    /// Whether a field with this value is left out.
+    fn omits(self, v: &Value) -> bool {
+        // A pointer to zero is printed, unlike a nil one.
+        let is_empty = match v {
+            Value::Null => true,
+            Value::Array(items) => items.is_empty(),
+            Value::Object(map) => map.is_empty(),
+            _ => false,
+        };
+        match self {
+            Self::OmitEmpty | Self::OmitEmptyList(_) => is_empty,
+            Self::OmitNil => v.is_null(),
+            _ => false,
+        }
+    }
 }
 
 /// A field: Go name, JSON name, and how it is printed.
@@ -90,7 +113,7 @@ fn any(v: &Value, budget: &mut PrintBudget) -> Tree {
             Tree::Object(entries.collect())
         }
         Value::Array(a) => budget.list(a, any),
-        other => Tree::Leaf(show(other)),
+        other => Tree::Leaf(show_json(other)),
     }
 }
 
@@ -100,7 +123,7 @@ fn tree(v: &Value, fields: &[Field], budget: &mut PrintBudget) -> Tree {
             .iter()
             // Only shared API types inside internal ones have `omitempty`; internal fields are always
             // printed.
-            .filter(|(_, key, kind)| !matches!(kind, Printing::OmitEmpty) || !v.get(key).is_null())
+            .filter(|(_, key, kind)| !kind.omits(v.get(key)))
             .map(|(go, key, kind)| ((*go).to_owned(), member(v.get(key), *kind, budget)))
             .collect(),
     )
@@ -116,11 +139,18 @@ fn member(v: &Value, kind: Printing, budget: &mut PrintBudget) -> Tree {
         (Printing::Int, true) => Tree::Leaf("0".to_owned()),
         (Printing::Bool, true) => Tree::Leaf("false".to_owned()),
         (Printing::Struct(fields), _) | (Printing::Ptr(fields), false) => tree(v, fields, budget),
-        (Printing::List(fields), false) => budget.list(v.items(), |x, budget| tree(x, fields, budget)),
+        (Printing::List(fields) | Printing::OmitEmptyList(fields), false) => {
+            budget.list(v.items(), |x, budget| tree(x, fields, budget))
+        }
         // After the kinds that have a zero value other than null.
         (_, true) => nil(),
         (_, false) => any(v, budget),
     }
+}
+
+/// The name of a member as JSON has it; keys of maps may need escapes.
+fn name(key: &str) -> String {
+    show_json(&Value::from(key))
 }
 
 impl Tree {
@@ -134,7 +164,7 @@ impl Tree {
             Self::Object(all) => {
                 let all: Vec<String> = all
                     .iter()
-                    .map(|(k, v)| format!("{}:{}", quote(k), v.compact()))
+                    .map(|(k, v)| format!("{}:{}", name(k), v.compact()))
                     .collect();
                 format!("{{{}}}", all.join(","))
             }
@@ -149,7 +179,7 @@ impl Tree {
             Self::Leaf(s) => return out.push(format!("{pad}{head}{s}{tail}")),
             Self::List(all) => ("[", "]", all.iter().map(|t| (String::new(), t)).collect()),
             Self::Object(all) => {
-                let named = all.iter().map(|(k, t)| (format!("{}: ", quote(k)), t));
+                let named = all.iter().map(|(k, t)| (format!("{}: ", name(k)), t));
                 ("{", "}", named.collect())
             }
         };
@@ -188,6 +218,36 @@ pub(super) fn compact(v: &Value, fields: &[Field]) -> String {
     tree(v, fields, &mut PrintBudget(PrintBudget::LINE)).compact()
 }
 
+/// Prints a label selector, whose type in Go is the same in all versions; `null` if absent.
+pub(super) fn selector(v: &Value) -> String {
+    match v {
+        Value::Null => "null".to_owned(),
+        _ => compact(v, SELECTOR),
+    }
+}
+
+/// Prints a template of objects: its metadata, which Go embeds, and a spec with these fields.
+pub(super) fn template(metadata: &Value, spec: &Value, fields: &'static [Field]) -> String {
+    let mut flat = match metadata {
+        Value::Object(_) => metadata.clone(),
+        _ => Value::object(),
+    };
+    flat.set(&["spec"], spec.clone());
+    let own: &[Field] = &[("Spec", "spec", Printing::Struct(fields))];
+    compact(&flat, &[META, own].concat())
+}
+
+/// Prints a `PersistentVolumeSpec`, in which Go embeds the source.
+pub(super) fn persistent_volume_spec(v: &Value) -> String {
+    let capacity: &[Field] = &[("Capacity", "capacity", Printing::Any)];
+    compact(v, &[capacity, PERSISTENT, PERSISTENT_REST].concat())
+}
+
+/// As [`compact`], of a list of structs; `null` if it is absent.
+pub(super) fn compact_list(v: &Value, fields: &'static [Field]) -> String {
+    member(v, Printing::List(fields), &mut PrintBudget(PrintBudget::LINE)).compact()
+}
+
 /// A unified diff from `old` to `new`, preceded by a newline.
 pub(super) fn difference(old: &Value, new: &Value, fields: &[Field]) -> String {
     let lines = |v: &Value| {
@@ -203,6 +263,32 @@ pub(super) fn difference(old: &Value, new: &Value, fields: &[Field]) -> String {
 mod tests {
     use super::*;
     use crate::json;
+
+    #[test]
+    fn selectors_print_like_gos_struct() {
+        let expressions = json!([{"values": ["a"], "operator": "In", "key": "k"}, {"key": "x", "values": []}]);
+        for (selector, want) in [
+            (json!({"matchExpressions": [], "matchLabels": {}}), "{}"),
+            (
+                json!({"matchExpressions": (expressions), "matchLabels": {"a": "b"}}),
+                r#"{"matchLabels":{"a":"b"},"matchExpressions":[{"key":"k","operator":"In","values":["a"]},{"key":"x","operator":""}]}"#,
+            ),
+        ] {
+            assert_eq!(super::selector(&selector), want);
+        }
+    }
+
+    #[test]
+    fn templates_print_metadata_under_wire_names_in_gos_order() {
+        let metadata = json!({"annotations": {"a": "b"}, "labels": {"c": "d"}, "name": "n", "finalizers": [],
+            "ownerReferences": [{"uid": "u", "kind": "K", "controller": false}]});
+        assert_eq!(
+            template(&metadata, &json!({"x": 1}), &[("X", "x", Printing::Int)]),
+            r#"{"name":"n","labels":{"c":"d"},"annotations":{"a":"b"},"ownerReferences":[{"apiVersion":"","kind":"K","name":"","uid":"u","controller":false}],"Spec":{"X":1}}"#
+        );
+        let spec = template(&Value::Null, &Value::Null, &[("X", "x", Printing::Int)]);
+        assert_eq!(spec, r#"{"Spec":{"X":0}}"#);
+    }
 
     #[test]
     fn struct_prints_all_fields() {

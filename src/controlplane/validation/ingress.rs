@@ -50,14 +50,17 @@ fn spec(out: &mut ErrorList, v: &Value, old: Option<&Value>) {
     let rules = spec.get("rules").items();
     if rules.is_empty() && spec.get("defaultBackend").is_null() {
         let why = "either `defaultBackend` or `rules` must be specified";
-        // Upstream passes a nil slice of rules as the value.
-        out.push(FieldError::invalid_raw(&path, "null", why));
+        // Upstream passes the slice of rules as the value: null or empty.
+        out.push(FieldError::invalid(&path, spec.get("rules").clone(), why));
     }
     if !spec.get("defaultBackend").is_null() {
         backend(out, spec.get("defaultBackend"), &path.child("defaultBackend"));
     }
+    // Stored rules of wildcard hosts were not always checked; if one is invalid, none of them is.
+    let had = old.map_or(&[][..], |o| o.at(&["spec", "rules"]).items());
+    let tolerated = had.iter().any(has_invalid_wildcard);
     for (i, rule) in rules.iter().enumerate() {
-        self::rule(out, rule, &path.child("rules").index(i));
+        self::rule(out, rule, tolerated, &path.child("rules").index(i));
     }
     // Ratcheting: if any stored secret name is invalid, an update is not held to the rule at all.
     let had = old.map_or(&[][..], |o| o.at(&["spec", "tls"]).items());
@@ -80,7 +83,15 @@ fn spec(out: &mut ErrorList, v: &Value, old: Option<&Value>) {
     }
 }
 
-fn rule(out: &mut ErrorList, rule: &Value, at: &FieldPath) {
+fn has_invalid_wildcard(rule: &Value) -> bool {
+    let mut errors = ErrorList::new();
+    if rule.str_at(&["host"]).contains('*') {
+        paths(&mut errors, rule, &FieldPath::default());
+    }
+    !errors.is_empty()
+}
+
+fn rule(out: &mut ErrorList, rule: &Value, tolerates_wildcards: bool, at: &FieldPath) {
     let name = rule.str_at(&["host"]);
     if !name.is_empty() {
         if net::parse_ip(name).is_some() {
@@ -90,6 +101,12 @@ fn rule(out: &mut ErrorList, rule: &Value, at: &FieldPath) {
         // An IPv4 address is also a valid subdomain, so the error above is the only one for it.
         host(out, name, &at.child("host"));
     }
+    if !(tolerates_wildcards && name.contains('*')) {
+        paths(out, rule, at);
+    }
+}
+
+fn paths(out: &mut ErrorList, rule: &Value, at: &FieldPath) {
     // A rule without paths sends all traffic of its host to the default backend.
     if rule.get("http").is_null() {
         return;
@@ -266,6 +283,20 @@ mod tests {
     use super::*;
     use crate::apimachinery::field::aggregate;
     use crate::json;
+
+    #[test]
+    fn stored_rules_of_wildcard_hosts_are_not_checked_again() {
+        let of = |host: &str, path: &str| {
+            let mut v = json!({"spec": {"rules": [{"host": (host), "http": {"paths": [
+                {"path": (path), "pathType": "Exact", "backend": {"service": {"name": "s", "port": {"number": 80}}}}]}}]}});
+            v.set(&["metadata", "name"], "i");
+            v
+        };
+        let errors = |new: &Value, old: &Value| update(new, old).len();
+        let (stored, good) = (of("*.a", "x"), of("*.a", "/x"));
+        assert_eq!((errors(&stored, &stored), errors(&stored, &good)), (0, 1));
+        assert_eq!(errors(&of("a", "x"), &stored), 1);
+    }
 
     #[test]
     fn paths_require_a_type_and_a_backend() {

@@ -7,12 +7,12 @@ mod status;
 use super::common::not_negative;
 use super::workloads::{mismatch, stored_template};
 use super::{go_form, pod};
-use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, quote, show};
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, show_json};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::selector::labels::LabelSelector;
 use crate::apimachinery::validation::{dns1123_label, domain_prefixed_path};
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{IMMUTABLE, label_selector, optional_choice, required_choice, same};
+use crate::controlplane::fields::{IMMUTABLE, optional_choice, required_choice, same, selector_check};
 pub(crate) use status::status;
 
 /// Label with the Job's uid, by which a Job selects its pods.
@@ -41,19 +41,19 @@ fn checked(v: &Value, old: Option<&Value>, prefixed: bool) -> ErrorList {
     let mut out = ErrorList::new();
     generated(&mut out, v, prefixed);
     let path = FieldPath::new("spec");
-    job(&mut out, v.get("spec"), stored_template(old), &path);
+    job(&mut out, v.get("spec"), old, &path);
     pod_names(&mut out, v);
     out
 }
 
-/// Checks a Job's spec together with its selector, which CronJob templates lack. `old` is the stored pod template.
+/// Checks a Job's spec together with its selector, which CronJob templates lack. `old` is the stored Job.
 fn job(out: &mut ErrorList, spec: &Value, old: Option<&Value>, path: &FieldPath) {
-    self::spec(out, spec, old, path);
+    self::spec(out, spec, stored_template(old), path);
     let (selector, at) = (spec.get("selector"), path.child("selector"));
     if selector.is_null() {
         out.push(FieldError::required(&at, ""));
     } else {
-        label_selector(out, selector, &at);
+        selector_check(old.map(|old| old.at(&["spec", "selector"])))(out, selector, &at);
     }
     // An unparsable selector has been reported; it cannot be compared with labels.
     if let Ok(s) = LabelSelector::from_object(selector) {
@@ -82,7 +82,7 @@ fn generated(out: &mut ErrorList, v: &Value, prefixed: bool) {
         match labels.get(key).as_str() {
             None => out.push(FieldError::required(&at.key(key), detail)),
             // Upstream's bad value is the whole label map.
-            Some(has) if has != *want => out.push(FieldError::invalid_raw(&at.key(key), show(labels), detail)),
+            Some(has) if has != *want => out.push(FieldError::invalid_raw(&at.key(key), show_json(labels), detail)),
             Some(_) => {}
         }
     }
@@ -95,7 +95,7 @@ fn generated(out: &mut ErrorList, v: &Value, prefixed: bool) {
             own.set(&[*key], *value);
         }
         if !selector.is_null() && !s.matches_map(&own) {
-            let shown = go_form::compact(selector, go_form::SELECTOR);
+            let shown = go_form::selector(selector);
             let why = "`selector` not auto-generated";
             out.push(FieldError::invalid_raw(&path.child("selector"), shown, why));
         }
@@ -238,7 +238,7 @@ pub(crate) fn update(new: &Value, old: &Value) -> ErrorList {
     let mut out = checked(new, Some(old), prefixed);
     // As upstream, the spec is checked twice on update, so causes repeat: the strategy calls `ValidateJob` before
     // `ValidateJobUpdate`, which validates the spec once more.
-    job(&mut out, now, stored_template(Some(old)), &path);
+    job(&mut out, now, Some(old), &path);
     completions(&mut out, now, was, &path.child("completions"));
     let immutable = |out: &mut ErrorList, key: &str| {
         let v = now.get(key);
@@ -248,10 +248,10 @@ pub(crate) fn update(new: &Value, old: &Value) -> ErrorList {
         let shown = match key {
             _ if v.is_null() => "null".to_owned(),
             // Internal structs print under Go names; scalars and strings print as they are.
-            "selector" => go_form::compact(v, go_form::SELECTOR),
+            "selector" => go_form::selector(v),
             "podFailurePolicy" => go_form::compact(v, go_form::FAILURE_POLICY),
             "successPolicy" => go_form::compact(v, go_form::SUCCESS_POLICY),
-            _ => show(v),
+            _ => show_json(v),
         };
         out.push(FieldError::invalid_raw(&path.child(key), shown, IMMUTABLE));
     };
@@ -264,7 +264,9 @@ pub(crate) fn update(new: &Value, old: &Value) -> ErrorList {
             out.push(FieldError::invalid_raw(&at.child("spec"), shown, IMMUTABLE));
         }
     } else if !same(now.get("template"), was.get("template")) {
-        let shown = format_template(now.get("template"));
+        let template = now.get("template");
+        let spec = go_form::pod_spec(template.get("spec"));
+        let shown = go_form::template(template.get("metadata"), &spec, go_form::POD_SPEC);
         out.push(FieldError::invalid_raw(&at, shown, IMMUTABLE));
     }
     for key in [
@@ -277,23 +279,6 @@ pub(crate) fn update(new: &Value, old: &Value) -> ErrorList {
         immutable(&mut out, key);
     }
     out
-}
-
-/// Prints a template like Go, whose embedded `ObjectMeta` puts the metadata members (under wire names) beside
-/// `Spec`.
-fn format_template(t: &Value) -> String {
-    let mut all: Vec<String> = t
-        .get("metadata")
-        .as_object()
-        .into_iter()
-        .flat_map(|m| m.iter())
-        // `ObjectMeta` has JSON tags with `omitempty` even inside internal types.
-        .filter(|(_, v)| !v.is_empty_value())
-        .map(|(k, v)| format!("{}:{}", quote(k), show(v)))
-        .collect();
-    let spec = go_form::pod_spec(t.get("spec"));
-    all.push(format!("\"Spec\":{}", go_form::compact(&spec, go_form::POD_SPEC)));
-    format!("{{{}}}", all.join(","))
 }
 
 /// True if scheduling fields and resources of the stored Job's pods may change: it is suspended and has no pods.

@@ -6,14 +6,16 @@ use super::service::warnings::cidr_warning;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::{dns1123_subdomain, net, path_segment_name};
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{IMMUTABLE, Seen, invalid_each, label_selector, same, strings};
+use crate::controlplane::fields::{IMMUTABLE, Seen, SelectorCheck, invalid_each, same, selector_check, strings};
 use crate::interrupt::checkpoint;
 
 pub(crate) fn network_policy(v: &Value, old: Option<&Value>) -> ErrorList {
     let mut out = ErrorList::new();
     let (spec, path) = (v.get("spec"), FieldPath::new("spec"));
     let known: Seen<&str> = old.map(cidrs).unwrap_or_default().into_iter().collect();
-    label_selector(&mut out, spec.get("podSelector"), &path.child("podSelector"));
+    // By the policy's own selector, as upstream.
+    let selector = selector_check(old.map(|old| old.at(&["spec", "podSelector"])));
+    selector(&mut out, spec.get("podSelector"), &path.child("podSelector"));
     for (side, peers) in [("ingress", "from"), ("egress", "to")] {
         for (i, rule) in spec.get(side).items().iter().enumerate() {
             let at = path.child(side).index(i);
@@ -21,7 +23,7 @@ pub(crate) fn network_policy(v: &Value, old: Option<&Value>) -> ErrorList {
                 port(&mut out, p, &at.child("ports").index(j));
             }
             for (j, p) in rule.get(peers).items().iter().enumerate() {
-                peer(&mut out, p, &known, &at.child(peers).index(j));
+                peer(&mut out, p, &known, selector, &at.child(peers).index(j));
             }
         }
     }
@@ -103,13 +105,13 @@ fn port(out: &mut ErrorList, v: &Value, at: &FieldPath) {
     }
 }
 
-fn peer(out: &mut ErrorList, v: &Value, known: &Seen<&str>, at: &FieldPath) {
+fn peer(out: &mut ErrorList, v: &Value, known: &Seen<&str>, selector: SelectorCheck, at: &FieldPath) {
     checkpoint();
     let mut count = 0;
     for key in ["podSelector", "namespaceSelector"] {
         if !v.get(key).is_null() {
             count += 1;
-            label_selector(out, v.get(key), &at.child(key));
+            selector(out, v.get(key), &at.child(key));
         }
     }
     let block = v.get("ipBlock");
@@ -324,6 +326,18 @@ mod tests {
             v.set(&["spec", "cidrs"], cidrs);
             assert_eq!(aggregate(&service_cidr(&v)), want);
         }
+    }
+
+    #[test]
+    fn stored_values_of_the_selector_are_not_checked_on_update() {
+        let selector = |value: &str| json!({"matchExpressions": [{"key": "k", "operator": "In", "values": [(value)]}]});
+        let with = |own: &str, peer: &str| {
+            let peer = json!({"podSelector": (selector(peer))});
+            json!({"spec": {"podSelector": (selector(own)), "ingress": [{"from": [(peer)]}]}})
+        };
+        let errors = |old: &Value| network_policy(&with("not valid", "not valid"), Some(old)).len();
+        assert_eq!(errors(&with("a", "not valid")), 2);
+        assert_eq!(errors(&with("not valid", "a")), 0);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use super::service::cidr_strict;
 use crate::apimachinery::codec::json;
-use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, quote};
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, quote, show_json};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::validation::{label_value, net, qualified_name};
 use crate::apimachinery::value::Value;
@@ -128,13 +128,13 @@ fn taints(out: &mut ErrorList, list: &Value, path: &FieldPath) {
         required_choice(out, t, "effect", &at, &["NoSchedule", "PreferNoSchedule", "NoExecute"]);
         if !seen.insert((key, effect)) {
             // The bad value is printed like Go's internal struct, where a missing time is null.
-            let added = t.get("timeAdded").as_str().map_or("null".to_owned(), quote);
+            let added = show_json(t.get("timeAdded"));
             let mut e = FieldError::duplicate(&at, "");
             e.bad_value = Some(format!(
                 "{{\"Key\":{},\"Value\":{},\"Effect\":{},\"TimeAdded\":{added}}}",
-                quote(key),
-                quote(value),
-                quote(effect)
+                show_json(&key.into()),
+                show_json(&value.into()),
+                show_json(&effect.into())
             ));
             e.detail = "taints must be unique by key and effect pair".to_owned();
             out.push(e);
@@ -186,12 +186,15 @@ pub(crate) fn node_update(new: &Value, old: &Value) -> ErrorList {
         strings(new.at(&["spec", "podCIDRs"])),
     );
     // Routes and pod addresses derive from the ranges; they can be assigned once.
-    if !was.is_empty() && was != now {
-        out.push(FieldError::forbidden(
-            &path.child("podCIDRs"),
-            "node updates may not change podCIDR except from \"\" to valid",
-        ));
-    }
+    let changed = match was.len() == now.len() {
+        true => was.iter().zip(&now).filter(|(a, b)| a != b).count(),
+        // A list of another length is one error, as upstream.
+        false => usize::from(!was.is_empty()),
+    };
+    out.push_times(changed, || {
+        let why = "node updates may not change podCIDR except from \"\" to valid";
+        FieldError::forbidden(&path.child("podCIDRs"), why)
+    });
     let before = old.str_at(&["spec", "providerID"]);
     if !before.is_empty() && before != new.str_at(&["spec", "providerID"]) {
         out.push(FieldError::forbidden(
@@ -216,7 +219,8 @@ fn addresses(out: &mut ErrorList, v: &Value) {
         let key = (a.str_at(&["type"]), a.str_at(&["address"]));
         if !seen.insert(key) {
             let mut e = FieldError::duplicate(&FieldPath::new("status").child("addresses").index(i), "");
-            e.bad_value = Some(format!("{{\"Type\":{},\"Address\":{}}}", quote(key.0), quote(key.1)));
+            let (kind, address) = (show_json(&key.0.into()), show_json(&key.1.into()));
+            e.bad_value = Some(format!("{{\"Type\":{kind},\"Address\":{address}}}"));
             out.push(e);
         }
     }
@@ -227,6 +231,20 @@ mod tests {
     use super::*;
     use crate::apimachinery::field::aggregate;
     use crate::json;
+
+    #[test]
+    fn each_changed_pod_range_is_an_error() {
+        let of = |ranges: Value| {
+            let mut v = json!({});
+            v.set(&["spec", "podCIDRs"], ranges);
+            v
+        };
+        let old = of(json!(["10.0.0.0/24", "fd00::/64"]));
+        let errors = |ranges: Value, old: &Value| node_update(&of(ranges), old).len();
+        assert_eq!(errors(json!(["10.0.1.0/24", "fd01::/64"]), &old), 2);
+        assert_eq!(errors(json!(["10.0.0.0/24"]), &old), 1);
+        assert_eq!(errors(json!(["10.0.0.0/24", "fd00::/64"]), &of(json!([]))), 0);
+    }
 
     #[test]
     fn node_errors_match_the_recordings() {
@@ -242,6 +260,11 @@ mod tests {
         assert_eq!(
             errors(json!({"taints": [{"key": "a", "effect": "NoSchedule"}, {"key": "a", "effect": "NoSchedule"}]})),
             "metadata.taints[1]: Duplicate value: {\"Key\":\"a\",\"Value\":\"\",\"Effect\":\"NoSchedule\",\"TimeAdded\":null}: taints must be unique by key and effect pair"
+        );
+        let odd = json!({"key": "a", "value": "<", "effect": "NoSchedule"});
+        assert!(
+            errors(json!({"taints": [(odd.clone()), (odd)]}))
+                .contains("{\"Key\":\"a\",\"Value\":\"\\u003c\",\"Effect\":\"NoSchedule\",\"TimeAdded\":null}")
         );
         assert_eq!(
             errors(json!({"podCIDRs": ["x"]})),

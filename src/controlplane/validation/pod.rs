@@ -29,12 +29,13 @@ use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::validation::meta;
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{Seen, elements_mut, restore, same};
-pub(super) use affinity::node_selector;
+pub(super) use affinity::{node_selector, node_selector_update};
 pub(super) use env::{VOLUME_FIELDS, field_ref, resource_ref};
 pub(crate) use parts::{ephemeral_containers_update, resize};
 pub(super) use resources::{Claims, container as container_resources};
 pub(super) use spec::toleration;
 pub(crate) use status::pod_status;
+use std::collections::HashMap;
 pub(super) use tolerated::Tolerated;
 pub(crate) use warnings::{deprecated_label, template as template_warnings};
 
@@ -132,24 +133,26 @@ pub(crate) fn pod_update(new: &Value, old: &Value) -> ErrorList {
     annotations::update(&mut out, new, old);
     let path = FieldPath::new("spec");
     for key in ["containers", "initContainers"] {
-        if new.at(&["spec", key]).items().len() != old.at(&["spec", key]).items().len() {
+        let (at, now) = (path.child(key), new.at(&["spec", key]).items());
+        if now.len() != old.at(&["spec", key]).items().len() {
             out.push(FieldError::forbidden(
-                &path.child(key),
+                &at,
                 "pod updates may not add or remove containers",
             ));
             // The comparisons below pair containers by position, so they need lists of equal length.
             return out;
         }
-    }
-    for key in ["containers", "initContainers"] {
-        for (i, c) in new.at(&["spec", key]).items().iter().enumerate() {
+        for (i, c) in now.iter().enumerate() {
             // As upstream, reported a second time: `checked_spec` has already done so.
             if c.str_at(&["image"]).is_empty() {
-                out.push(FieldError::required(&path.child(key).index(i).child("image"), ""));
+                out.push(FieldError::required(&at.index(i).child("image"), ""));
             }
+            container::image_of_pod(&mut out, c, &at.index(i));
         }
     }
-    deadline(&mut out, new, old, &path);
+    if !deadline(&mut out, new, old, &path) {
+        return out;
+    }
     let had = old.at(&["spec", "tolerations"]).items();
     // Only the duration may change: extending it lets a pod stay longer on a tainted node.
     let bare = |t: &Value| {
@@ -169,36 +172,39 @@ pub(crate) fn pod_update(new: &Value, old: &Value) -> ErrorList {
         spec::tolerations(&mut out, new.get("spec"), &path);
     }
     let had = old.at(&["spec", "schedulingGates"]).items();
-    let gates: Seen<&str> = had.iter().map(|g| g.str_at(&["name"])).collect();
-    for (i, g) in new.at(&["spec", "schedulingGates"]).items().iter().enumerate() {
-        let name = g.str_at(&["name"]);
-        if !gates.contains(&name) {
-            out.push(FieldError::forbidden(
-                &path.child("schedulingGates").index(i).child("name"),
-                format!("only deletion is allowed, but found new scheduling gate '{name}'"),
-            ));
-        }
-    }
+    added_gates(&mut out, new, had, &path.child("schedulingGates"));
     // By the stored pod: removing the last gate in the same update still allows to change where it runs.
     let gated = !had.is_empty();
     if gated {
         gated::places(&mut out, new.get("spec"), old.get("spec"), &path);
     }
-    // Two different copies: for the comparison mutable fields are removed, but the printed diff must have every
-    // field, or its line numbers would be wrong.
-    if !same(&immutable_part(new, gated), &immutable_part(old, gated)) {
+    let now = with_mutable_parts_of(new.get("spec"), old.get("spec"), gated);
+    if !same(&now, old.get("spec")) {
         let why = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
-        let (was, now) = (
-            go_form::pod_spec(old.get("spec")),
-            go_form::pod_spec(&with_mutable_parts_of(new, old)),
-        );
+        let (was, now) = (go_form::pod_spec(old.get("spec")), go_form::pod_spec(&now));
         let difference = go_form::difference(&was, &now, go_form::POD_SPEC);
         out.push(FieldError::forbidden(&path, format!("{why}{difference}")));
     }
     out
 }
 
-fn deadline(out: &mut ErrorList, new: &Value, old: &Value, path: &FieldPath) {
+/// Refuses scheduling gates that the stored pod does not have.
+fn added_gates(out: &mut ErrorList, new: &Value, had: &[Value], path: &FieldPath) {
+    let had: Seen<&str> = had.iter().map(|gate| gate.str_at(&["name"])).collect();
+    let gates = new.at(&["spec", "schedulingGates"]).items().iter();
+    let names = gates.map(|gate| gate.str_at(&["name"])).enumerate();
+    // As upstream, a repeated gate is reported once, at its last place.
+    let last: HashMap<&str, usize> = names.clone().map(|(i, name)| (name, i)).collect();
+    for (i, name) in names {
+        if last.get(name) == Some(&i) && !had.contains(&name) {
+            let why = format!("only deletion is allowed, but found new scheduling gate '{name}'");
+            out.push(FieldError::forbidden(&path.index(i).child("name"), why));
+        }
+    }
+}
+
+/// Checks a change of the deadline. Returns false for a wrong one, after which upstream checks nothing else.
+fn deadline(out: &mut ErrorList, new: &Value, old: &Value, path: &FieldPath) -> bool {
     let of = |v: &Value| v.at(&["spec", "activeDeadlineSeconds"]).as_i64();
     let at = path.child("activeDeadlineSeconds");
     match (of(old), of(new)) {
@@ -211,6 +217,7 @@ fn deadline(out: &mut ErrorList, new: &Value, old: &Value, path: &FieldPath) {
         (_, Some(now)) if !(0..=i64::from(i32::MAX)).contains(&now) => {
             let why = "must be between 0 and 2147483647, inclusive";
             out.push(FieldError::invalid(&at, now, why));
+            return false;
         }
         // A deadline can only be moved up: the kubelet may already have acted on it.
         (Some(was), Some(now)) if now > was => {
@@ -219,42 +226,43 @@ fn deadline(out: &mut ErrorList, new: &Value, old: &Value, path: &FieldPath) {
                 now,
                 "must be less than or equal to previous value",
             ));
+            return false;
         }
         _ => {}
     }
+    true
 }
 
-/// The new spec with its mutable fields reset to the old ones, so that a diff shows only the forbidden
-/// changes.
-fn with_mutable_parts_of(new: &Value, old: &Value) -> Value {
-    let mut spec = new.get("spec").clone();
+/// The new spec with its mutable fields reset to the old ones, so that only forbidden changes remain. A `gated` pod
+/// may also change where it runs.
+fn with_mutable_parts_of(new: &Value, old: &Value, gated: bool) -> Value {
+    let mut spec = new.clone();
     for key in ["activeDeadlineSeconds", "tolerations", "schedulingGates"] {
-        restore(&mut spec, old.get("spec"), &[key]);
+        restore(&mut spec, old, &[key]);
+    }
+    // Negative ones were once accepted.
+    let grace = |v: &Value| v.get("terminationGracePeriodSeconds").as_i64();
+    if grace(old).is_some_and(|n| n < 0) && grace(new) == Some(1) {
+        restore(&mut spec, old, &["terminationGracePeriodSeconds"]);
+    }
+    if gated {
+        // `gated::places` has compared the required part; preferences are free to change.
+        restore(&mut spec, old, &["nodeSelector"]);
+        restore(&mut spec, old, &["affinity", "nodeAffinity"]);
+        // An affinity that the update added for its node affinity alone.
+        if old.get("affinity").is_null() && spec.get("affinity").is_empty_value() {
+            spec.unset(&["affinity"]);
+        }
     }
     for list in ["containers", "initContainers"] {
-        let was = old.at(&["spec", list]).items();
+        // Upstream rebuilds these lists, so that empty ones are absent.
+        if spec.get(list).items().is_empty() {
+            spec.unset(&[list]);
+        }
+        let was = old.get(list).items();
         // The lists have equal lengths: `pod_update` has returned otherwise.
         for (c, o) in elements_mut(&mut spec, &[list]).zip(was) {
             restore(c, o, &["image"]);
-        }
-    }
-    spec
-}
-
-/// The spec without its mutable fields; a `gated` pod may also change where it runs.
-fn immutable_part(v: &Value, gated: bool) -> Value {
-    let mut spec = v.get("spec").clone();
-    for key in ["activeDeadlineSeconds", "tolerations", "schedulingGates"] {
-        spec.unset(&[key]);
-    }
-    if gated {
-        spec.unset(&["nodeSelector"]);
-        // Its required part has been compared by `gated::places`; preferences are free to change.
-        spec.unset(&["affinity", "nodeAffinity"]);
-    }
-    for list in ["containers", "initContainers"] {
-        for c in elements_mut(&mut spec, &[list]) {
-            c.unset(&["image"]);
         }
     }
     spec
@@ -301,6 +309,102 @@ mod tests {
         new.set(&["spec", "tolerations"], json!([{"key": "a", "operator": "Other"}]));
         assert_eq!(count(&old, &new), 1);
         assert_eq!(count(&valid(), &new), 2);
+    }
+
+    #[test]
+    fn a_gated_pod_may_gain_and_lose_a_node_affinity() {
+        let mut gated = valid();
+        gated.set(&["spec", "schedulingGates"], json!([{"name": "a.b/c"}]));
+        let mut placed = gated.clone();
+        let preference =
+            json!([{"weight": 1, "preference": {"matchExpressions": [{"key": "k", "operator": "Exists"}]}}]);
+        let preferred = "preferredDuringSchedulingIgnoredDuringExecution";
+        placed.set(&["spec", "affinity", "nodeAffinity", preferred], preference);
+        placed.set(&["spec", "nodeSelector", "a"], "b");
+        assert_eq!(aggregate(&pod_update(&placed, &gated)), "[]");
+        let mut moved = placed.clone();
+        moved.unset(&["spec", "affinity"]);
+        assert_eq!(aggregate(&pod_update(&moved, &placed)), "[]");
+        let mut free = valid();
+        free.set(&["spec", "affinity"], placed.at(&["spec", "affinity"]).clone());
+        assert!(aggregate(&pod_update(&free, &valid())).starts_with("spec: Forbidden: pod updates may not change"));
+    }
+
+    #[test]
+    fn a_later_deadline_is_the_only_error() {
+        let mut old = valid();
+        old.set(&["spec", "activeDeadlineSeconds"], 5i64);
+        let mut new = old.clone();
+        new.set(&["spec", "activeDeadlineSeconds"], 6i64);
+        new.set(&["spec", "hostname"], "x");
+        assert_eq!(
+            aggregate(&pod_update(&new, &old)),
+            "spec.activeDeadlineSeconds: Invalid value: 6: must be less than or equal to previous value"
+        );
+    }
+
+    #[test]
+    fn images_are_checked_before_the_init_containers_are_counted() {
+        let old = valid();
+        let mut new = old.clone();
+        for (image, want) in [
+            ("", "spec.containers[0].image: Required value"),
+            (
+                " a",
+                "spec.containers[0].image: Invalid value: \" a\": must not have leading or trailing whitespace",
+            ),
+        ] {
+            for c in elements_mut(&mut new, &["spec", "containers"]) {
+                c.set(&["image"], image);
+            }
+            new.set(&["spec", "initContainers"], json!([{"name": "i", "image": "a"}]));
+            let errors: Vec<String> = pod_update(&new, &old).iter().map(ToString::to_string).collect();
+            assert_eq!(errors.iter().filter(|e| *e == want).count(), 2, "{errors:?}");
+            let last = "spec.initContainers: Forbidden: pod updates may not add or remove containers";
+            assert_eq!(errors.last().map(String::as_str), Some(last));
+        }
+    }
+
+    #[test]
+    fn a_repeated_new_gate_is_reported_at_its_last_place() {
+        let gates = |names: &[&str]| {
+            let mut v = json!({});
+            let gates: Vec<Value> = names.iter().map(|name| json!({"name": (*name)})).collect();
+            v.set(&["spec", "schedulingGates"], gates);
+            v
+        };
+        let (old, new) = (gates(&["a/b"]), gates(&["a/b", "c/d", "e/f", "c/d"]));
+        let mut out = ErrorList::new();
+        let had = old.at(&["spec", "schedulingGates"]).items();
+        added_gates(&mut out, &new, had, &FieldPath::new("g"));
+        let why = "Forbidden: only deletion is allowed, but found new scheduling gate";
+        assert_eq!(
+            aggregate(&out),
+            format!("[g[2].name: {why} 'e/f', g[3].name: {why} 'c/d']")
+        );
+    }
+
+    #[test]
+    fn annotations_are_checked_twice_on_update() {
+        let old = valid();
+        let mut new = old.clone();
+        new.set(
+            &["metadata", "annotations", "controller.kubernetes.io/pod-deletion-cost"],
+            "+1",
+        );
+        assert_eq!(pod_update(&new, &old).len(), 2);
+    }
+
+    #[test]
+    fn a_quantity_may_be_written_in_another_way() {
+        let with = |cpu: &str| {
+            let mut v = json!({"spec": {"containers": [{"name": "main", "image": "a:1",
+                "resources": {"limits": {"cpu": (cpu)}}}]}});
+            crate::controlplane::defaults::pod::pod(&mut v);
+            v
+        };
+        assert_eq!(aggregate(&pod_update(&with("1"), &with("1000m"))), "[]");
+        assert_ne!(aggregate(&pod_update(&with("2"), &with("1000m"))), "[]");
     }
 
     #[test]

@@ -5,9 +5,17 @@ use super::go_form;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::validate_conditions;
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{label_selector, optional_choice};
+use crate::controlplane::fields::{optional_choice, selector_check};
 
 pub(crate) fn budget(v: &Value) -> ErrorList {
+    checked_budget(v, None)
+}
+
+pub(crate) fn budget_update(new: &Value, old: &Value) -> ErrorList {
+    checked_budget(new, Some(old))
+}
+
+fn checked_budget(v: &Value, old: Option<&Value>) -> ErrorList {
     let mut out = ErrorList::new();
     let (spec, path) = (v.get("spec"), FieldPath::new("spec"));
     // Setting neither is valid upstream.
@@ -21,7 +29,8 @@ pub(crate) fn budget(v: &Value) -> ErrorList {
         // Counts have no such bound: the number of pods may grow.
         percentage_at_most_100(&mut out, spec.get(key), &path.child(key));
     }
-    label_selector(&mut out, spec.get("selector"), &path.child("selector"));
+    let selector = selector_check(old.map(|old| old.at(&["spec", "selector"])));
+    selector(&mut out, spec.get("selector"), &path.child("selector"));
     optional_choice(
         &mut out,
         spec,
@@ -61,5 +70,16 @@ mod tests {
             aggregate(&budget(&json!({"spec": {"minAvailable": "101%"}}))),
             "spec.minAvailable: Invalid value: \"101%\": must not be greater than 100%"
         );
+    }
+
+    #[test]
+    fn stored_values_of_the_selector_are_not_checked_on_update() {
+        let with = |value: &str| {
+            let expression = json!({"key": "k", "operator": "In", "values": [(value)]});
+            json!({"spec": {"selector": {"matchExpressions": [(expression)]}}})
+        };
+        assert_ne!(aggregate(&budget(&with("not valid"))), "[]");
+        assert_ne!(aggregate(&budget_update(&with("not valid"), &with("a"))), "[]");
+        assert_eq!(aggregate(&budget_update(&with("not valid"), &with("not valid"))), "[]");
     }
 }

@@ -10,9 +10,9 @@ use super::go_form;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::qualified_name;
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{IMMUTABLE, invalid_each, same, strings};
+use crate::controlplane::fields::{IMMUTABLE, invalid_each_enum, strings};
 use crate::interrupt::checkpoint;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 fn entries(v: &Value) -> impl Iterator<Item = (&str, &Value)> {
     v.as_object().into_iter().flat_map(|m| m.iter())
@@ -56,11 +56,11 @@ fn is_integer(name: &str) -> bool {
 pub(super) fn resource_name(out: &mut ErrorList, name: &str, at: &FieldPath) {
     let messages = qualified_name(name);
     if !messages.is_empty() {
-        invalid_each(out, at, name, messages);
+        invalid_each_enum(out, at, name, messages);
     // Names with a domain are not compared with any list.
     } else if !name.contains('/') && !is_quota_resource(name) && name != "storage" {
         let why = "must be a standard resource type or fully qualified";
-        out.push(FieldError::invalid(at, name, why));
+        out.push(FieldError::invalid_enum(at, name, why));
     }
 }
 
@@ -72,12 +72,12 @@ pub(super) fn container_name(out: &mut ErrorList, name: &str, at: &FieldPath) {
         // `pods`.
         if !is_container_resource(name) {
             let why = "must be a standard resource for containers";
-            out.push(FieldError::invalid(at, name, why));
+            out.push(FieldError::invalid_enum(at, name, why));
         }
     // Native domains are reserved for the project and are not validated.
     } else if !name.contains("kubernetes.io/") && !is_extended(name) {
         let why = "doesn't follow extended resource name standard";
-        out.push(FieldError::invalid(at, name, why));
+        out.push(FieldError::invalid_enum(at, name, why));
     }
 }
 
@@ -121,7 +121,7 @@ fn amounts(out: &mut ErrorList, list: &Value, path: &FieldPath) {
         resource_name(out, name, &at);
         if !name.contains('/') && !is_quota_resource(name) {
             let why = "must be a standard resource for quota";
-            out.push(FieldError::invalid(&at, name, why));
+            out.push(FieldError::invalid_enum(&at, name, why));
         }
         amount(out, name, q, &at);
     }
@@ -221,7 +221,11 @@ fn selector(out: &mut ErrorList, spec: &Value, unfit: &mut InapplicableCounts<'_
         let (scope, operator) = (e.str_at(&["scopeName"]), e.str_at(&["operator"]));
         scopes.push(scope);
         if !SCOPES.contains(&scope) {
-            out.push(FieldError::invalid(&at.child("scopeName"), scope, "unsupported scope"));
+            out.push(FieldError::invalid_enum(
+                &at.child("scopeName"),
+                scope,
+                "unsupported scope",
+            ));
         }
         out.push_times(unfit.count(scope), || {
             let shown = go_form::compact(spec.get("scopeSelector"), go_form::SCOPE_SELECTOR);
@@ -230,7 +234,7 @@ fn selector(out: &mut ErrorList, spec: &Value, unfit: &mut InapplicableCounts<'_
         // Only these two scopes have values: names of classes.
         let bare = SCOPES.contains(&scope) && !matches!(scope, "PriorityClass" | "VolumeAttributesClass");
         if bare && operator != "Exists" {
-            out.push(FieldError::invalid(&at.child("operator"), operator, "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity"));
+            out.push(FieldError::invalid_enum(&at.child("operator"), operator, "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity"));
         }
         // As upstream, none of these paths has the index of the expression.
         let values = e.get("values");
@@ -246,7 +250,7 @@ fn selector(out: &mut ErrorList, spec: &Value, unfit: &mut InapplicableCounts<'_
                 "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector",
             )),
             "Exists" | "DoesNotExist" => {}
-            other => out.push(FieldError::invalid(
+            other => out.push(FieldError::invalid_enum(
                 &at.child("operator"),
                 other,
                 "not a valid selector operator",
@@ -285,7 +289,10 @@ pub(crate) fn resource_quota_warnings(v: &Value) -> Vec<String> {
 pub(crate) fn resource_quota_update(new: &Value, old: &Value) -> ErrorList {
     let mut out = resource_quota(new);
     let scopes = ["spec", "scopes"];
-    if !same(new.at(&scopes), old.at(&scopes)) {
+    // Their order does not matter.
+    let now: HashSet<&str> = strings(new.at(&scopes)).into_iter().collect();
+    let was: HashSet<&str> = strings(old.at(&scopes)).into_iter().collect();
+    if now != was {
         let at = FieldPath::new("spec").child("scopes");
         out.push(FieldError::invalid(&at, new.at(&scopes).clone(), IMMUTABLE));
     }
@@ -322,6 +329,11 @@ mod tests {
                 json!({"type": "Container", "maxLimitRequestRatio": {"cpu": "500m"}}),
                 "spec.limits[0].maxLimitRequestRatio[cpu]: Invalid value: \"500m\": ratio 500m is less than 1",
             ),
+            // In thousandths these do not fit 64 bits.
+            (
+                json!({"type": "Container", "min": {"memory": "8Pi"}, "max": {"memory": "16Pi"}, "maxLimitRequestRatio": {"memory": "2"}}),
+                "[]",
+            ),
             (
                 json!({"type": "PersistentVolumeClaim"}),
                 "spec.limits[0].limits: Required value: either minimum or maximum storage value is required, but neither was provided",
@@ -332,6 +344,20 @@ mod tests {
             crate::controlplane::defaults::storage::limit_range(&mut v);
             assert_eq!(aggregate(&limit_range(&v)), want);
         }
+    }
+
+    #[test]
+    fn names_of_resources_and_types_are_printed_as_json() {
+        let quota = aggregate(&resource_quota(&json!({"spec": {"hard": {"a<b": "1"}}})));
+        assert!(quota.starts_with("[spec.hard[a<b]: Invalid value: \"a\\u003cb\": name part must consist"));
+        assert!(
+            quota.ends_with("spec.hard[a<b]: Invalid value: \"a\\u003cb\": must be a standard resource for quota]")
+        );
+        let range = aggregate(&limit_range(
+            &json!({"spec": {"limits": [{"type": "a<b"}, {"type": "a<b"}]}}),
+        ));
+        assert!(range.starts_with("[spec.limits[0].type: Invalid value: \"a\\u003cb\": name part must consist"));
+        assert!(range.ends_with("spec.limits[1].type: Duplicate value: \"a\\u003cb\"]"));
     }
 
     #[test]
@@ -352,6 +378,22 @@ mod tests {
         v.set(&["spec", "scopeSelector", "matchExpressions"], expressions.to_vec());
         let errors = resource_quota(&v);
         assert_eq!(errors.iter().filter(|e| e.detail == "conflicting scopes").count(), 4);
+    }
+
+    #[test]
+    fn scopes_are_immutable_but_not_their_order() {
+        let of = |scopes: Value| {
+            let mut v = json!({"spec": {"hard": {"pods": "5"}}});
+            v.set(&["spec", "scopes"], scopes);
+            v
+        };
+        let old = of(json!(["BestEffort", "Terminating"]));
+        let errors = |scopes: Value| aggregate(&resource_quota_update(&of(scopes), &old));
+        assert_eq!(errors(json!(["Terminating", "BestEffort"])), "[]");
+        assert_eq!(
+            errors(json!(["BestEffort"])),
+            "spec.scopes: Invalid value: [\"BestEffort\"]: field is immutable"
+        );
     }
 
     #[test]

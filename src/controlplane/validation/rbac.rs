@@ -1,11 +1,19 @@
 //! Validation of roles and bindings (upstream's `pkg/apis/rbac/validation`). Escalation checks are in the
 //! strategies.
 
-use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, quote};
+use super::common::go_struct;
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::{dns1123_subdomain, path_segment_name};
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{invalid_each, label_selector};
 use crate::interrupt::checkpoint;
+
+/// Upstream's internal `RoleRef`, see [`go_struct`].
+const ROLE_REF: &[(&str, &str, &str)] = &[
+    ("APIGroup", "apiGroup", "\"\""),
+    ("Kind", "kind", "\"\""),
+    ("Name", "name", "\"\""),
+];
 
 /// The API group of the RBAC kinds.
 pub(crate) const GROUP: &str = "rbac.authorization.k8s.io";
@@ -92,7 +100,7 @@ pub(crate) fn binding(v: &Value, namespaced: bool) -> ErrorList {
     let at = FieldPath::new("roleRef");
     let group = reference.str_at(&["apiGroup"]);
     if group != GROUP {
-        out.push(FieldError::not_supported(&at.child("apiGroup"), group, &[GROUP]));
+        out.push(FieldError::not_supported_string(&at.child("apiGroup"), group, &[GROUP]));
     }
     let kinds: &[&str] = if namespaced {
         // A ClusterRoleBinding cannot grant a Role, which exists in one namespace only.
@@ -102,7 +110,7 @@ pub(crate) fn binding(v: &Value, namespaced: bool) -> ErrorList {
     };
     let kind = reference.str_at(&["kind"]);
     if !kinds.contains(&kind) {
-        out.push(FieldError::not_supported(&at.child("kind"), kind, kinds));
+        out.push(FieldError::not_supported_string(&at.child("kind"), kind, kinds));
     }
     match reference.str_at(&["name"]) {
         "" => out.push(FieldError::required(&at.child("name"), "")),
@@ -126,7 +134,7 @@ fn subject(out: &mut ErrorList, s: &Value, namespaced: bool, at: &FieldPath) {
                 invalid_each(out, &at.child("name"), name, dns1123_subdomain(name));
             }
             if !group.is_empty() {
-                out.push(FieldError::not_supported(&at.child("apiGroup"), group, &[""]));
+                out.push(FieldError::not_supported_string(&at.child("apiGroup"), group, &[""]));
             }
             // A RoleBinding may leave it out; such a subject never matches.
             if !namespaced && s.str_at(&["namespace"]).is_empty() {
@@ -135,10 +143,10 @@ fn subject(out: &mut ErrorList, s: &Value, namespaced: bool, at: &FieldPath) {
         }
         "User" | "Group" => {
             if group != GROUP {
-                out.push(FieldError::not_supported(&at.child("apiGroup"), group, &[GROUP]));
+                out.push(FieldError::not_supported_string(&at.child("apiGroup"), group, &[GROUP]));
             }
         }
-        other => out.push(FieldError::not_supported(
+        other => out.push(FieldError::not_supported_string(
             &at.child("kind"),
             other,
             &["ServiceAccount", "User", "Group"],
@@ -152,12 +160,7 @@ pub(crate) fn binding_update(new: &Value, old: &Value, namespaced: bool) -> Erro
     // Otherwise whoever may update a binding could turn it into one of a stronger role.
     if r != old.get("roleRef") {
         // The bad value is printed like upstream's internal struct.
-        let shown = format!(
-            "{{\"APIGroup\":{},\"Kind\":{},\"Name\":{}}}",
-            quote(r.str_at(&["apiGroup"])),
-            quote(r.str_at(&["kind"])),
-            quote(r.str_at(&["name"]))
-        );
+        let shown = go_struct(r, ROLE_REF);
         out.push(FieldError::invalid_raw(
             &FieldPath::new("roleRef"),
             shown,
@@ -197,10 +200,10 @@ mod tests {
     fn role_ref_is_immutable() {
         let old = json!({"roleRef": {"apiGroup": GROUP, "kind": "Role", "name": "r"}});
         let mut new = old.clone();
-        new.set(&["roleRef", "name"], "other");
+        new.set(&["roleRef", "name"], "other&");
         assert_eq!(
             aggregate(&binding_update(&new, &old, true)),
-            "roleRef: Invalid value: {\"APIGroup\":\"rbac.authorization.k8s.io\",\"Kind\":\"Role\",\"Name\":\"other\"}: cannot change roleRef"
+            "roleRef: Invalid value: {\"APIGroup\":\"rbac.authorization.k8s.io\",\"Kind\":\"Role\",\"Name\":\"other\\u0026\"}: cannot change roleRef"
         );
     }
 }

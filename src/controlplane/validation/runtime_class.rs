@@ -64,9 +64,24 @@ pub(crate) fn warnings(v: &Value) -> Vec<String> {
 /// Validates an update: the class, and that its handler is the same.
 pub(crate) fn class_update(new: &Value, old: &Value) -> ErrorList {
     let mut out = class(new);
-    if new.get("handler") != old.get("handler") {
-        let at = FieldPath::new("handler");
-        out.push(FieldError::invalid(&at, new.get("handler").clone(), IMMUTABLE));
+    let handler = new.str_at(&["handler"]);
+    if handler != old.str_at(&["handler"]) {
+        out.push(FieldError::invalid(&FieldPath::new("handler"), handler, IMMUTABLE));
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::apimachinery::field::aggregate;
+    use crate::json;
+
+    #[test]
+    fn a_removed_handler_prints_as_an_empty_string() {
+        assert_eq!(
+            aggregate(&class_update(&json!({}), &json!({"handler": "h"}))),
+            r#"[handler: Required value, handler: Invalid value: "": field is immutable]"#
+        );
+    }
 }

@@ -11,7 +11,7 @@ pub(crate) mod warnings;
 pub(crate) use traffic::cidr_strict;
 pub(crate) use update::service_update;
 
-use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, quote};
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, show_json};
 use crate::apimachinery::validation::{self, dns1123_label, dns1123_subdomain, net, qualified_name};
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{
@@ -229,7 +229,7 @@ fn port_conflicts(out: &mut ErrorList, ports: &[Value], kind: &str, path: &Field
             let mut e = FieldError::duplicate(&path.child("ports").index(i), "");
             e.bad_value = Some(format!(
                 "{{\"Name\":\"\",\"Protocol\":{},\"AppProtocol\":null,\"Port\":{},\"TargetPort\":0,\"NodePort\":0}}",
-                quote(key.0),
+                show_json(&key.0.into()),
                 key.1
             ));
             out.push(e);

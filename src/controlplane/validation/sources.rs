@@ -242,7 +242,15 @@ pub(super) fn claim_metadata(out: &mut ErrorList, metadata: &Value, at: &FieldPa
     meta::validate_annotations(metadata.get("annotations"), &at.child("annotations"), out);
     meta::validate_labels(metadata.get("labels"), &at.child("labels"), out);
     for (key, field) in NOT_IN_TEMPLATES {
-        if !metadata.get(key).is_empty_value() {
+        let is_set = match metadata.get(key) {
+            Value::String(s) => !s.is_empty(),
+            // A pointer upstream.
+            Value::Int(_) if *key == "deletionGracePeriodSeconds" => true,
+            Value::Int(n) => *n != 0,
+            // An empty list is not Go's zero value either.
+            v => !v.is_null(),
+        };
+        if is_set {
             out.push(FieldError::forbidden(&at.child(field), "cannot be set"));
         }
     }

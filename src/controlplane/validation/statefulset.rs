@@ -1,7 +1,7 @@
 //! Validation of StatefulSets (`ValidateStatefulSet*` in upstream's `pkg/apis/apps/validation`). That a new name is
 //! a DNS label is left to the strategy.
 
-use super::common::not_negative;
+use super::common::{int_or_percent, is_zero_or_absent, not_negative, percentage_at_most_100};
 use super::workloads::{always, collisions, finds, mismatch, parts_of_replicas, required_selector, stored_template};
 use super::{claims, go_form, pod};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
@@ -10,29 +10,18 @@ use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{Seen, invalid_each, same};
 
 pub(crate) fn create(v: &Value) -> ErrorList {
-    let mut out = spec(v, None, true);
-    let path = FieldPath::new("spec");
-    let claims = v.at(&["spec", "volumeClaimTemplates"]).items();
-    // On create only: the templates are immutable, and stored ones may break later rules.
-    for (i, c) in claims.iter().enumerate() {
-        let at = path.child("volumeClaimTemplates").index(i).child("spec");
-        claims::claim_spec(&mut out, c.get("spec"), &at, &Value::Null);
-    }
-    let service = v.str_at(&["spec", "serviceName"]);
-    if !service.is_empty() {
-        invalid_each(&mut out, &path.child("serviceName"), service, dns1123_label(service));
-    }
-    out
+    spec(v, None, true)
 }
 
-/// Checks the spec; of the template, unless `checks_pods`, only what concerns the set and the metadata.
+/// Checks the spec; of the template, unless `checks_pods`, only what concerns the set and the metadata. Immutable
+/// members are checked on create only: stored sets may break later rules.
 fn spec(v: &Value, old: Option<&Value>, checks_pods: bool) -> ErrorList {
     let mut out = ErrorList::new();
     let (spec, path) = (v.get("spec"), FieldPath::new("spec"));
     match spec.str_at(&["podManagementPolicy"]) {
         "" => out.push(FieldError::required(&path.child("podManagementPolicy"), "")),
         "OrderedReady" | "Parallel" => {}
-        other => out.push(FieldError::invalid(
+        other => out.push(FieldError::invalid_enum(
             &path.child("podManagementPolicy"),
             other,
             "must be 'OrderedReady' or 'Parallel'",
@@ -50,10 +39,20 @@ fn spec(v: &Value, old: Option<&Value>, checks_pods: bool) -> ErrorList {
             ));
         }
     }
+    if old.is_none() {
+        for (i, c) in spec.get("volumeClaimTemplates").items().iter().enumerate() {
+            let at = path.child("volumeClaimTemplates").index(i).child("spec");
+            claims::claim_spec(&mut out, c.get("spec"), &at, &Value::Null);
+        }
+    }
     for key in ["replicas", "minReadySeconds"] {
         not_negative(&mut out, spec, key, &path);
     }
     not_negative(&mut out, spec.get("ordinals"), "start", &path.child("ordinals"));
+    let service = spec.str_at(&["serviceName"]);
+    if old.is_none() && !service.is_empty() {
+        invalid_each(&mut out, &path.child("serviceName"), service, dns1123_label(service));
+    }
     // An empty message for an unparsable selector, as upstream. The template is not checked then.
     if let Some(selector) = required_selector(&mut out, spec, &path, "statefulset", "") {
         let (template, at) = (spec.get("template"), path.child("template"));
@@ -109,7 +108,16 @@ fn strategy(out: &mut ErrorList, v: &Value, path: &FieldPath) {
             }
         }
         // Without `rollingUpdate` there is nothing to check: it is optional here, unlike for Deployments.
-        "RollingUpdate" => not_negative(out, rolling, "partition", &at),
+        "RollingUpdate" => {
+            not_negative(out, rolling, "partition", &at);
+            // Only of stored sets: the field is dropped from others.
+            let (unavailable, at) = (rolling.get("maxUnavailable"), at.child("maxUnavailable"));
+            int_or_percent(out, unavailable, &at);
+            if !unavailable.is_null() && is_zero_or_absent(unavailable) {
+                out.push(FieldError::invalid_enum(&at, unavailable.clone(), "cannot be 0"));
+            }
+            percentage_at_most_100(out, unavailable, &at);
+        }
         _ => out.push(FieldError::invalid_raw(
             path,
             go_form::compact(v, go_form::SET_STRATEGY),
@@ -213,11 +221,42 @@ mod tests {
                 json!(-1),
                 "spec.ordinals.start: Invalid value: -1: must be greater than or equal to 0",
             ),
+            (
+                &["spec", "updateStrategy", "rollingUpdate", "maxUnavailable"],
+                json!("0%"),
+                "spec.updateStrategy.rollingUpdate.maxUnavailable: Invalid value: \"0%\": cannot be 0",
+            ),
+            (
+                &["spec", "updateStrategy", "rollingUpdate", "maxUnavailable"],
+                json!("101%"),
+                "spec.updateStrategy.rollingUpdate.maxUnavailable: Invalid value: \"101%\": must not be greater than 100%",
+            ),
         ] {
             let mut v = valid();
             v.set(path, value);
             assert_eq!(aggregate(&create(&v)), want);
         }
+    }
+
+    #[test]
+    fn immutable_members_are_checked_on_create_in_upstreams_order() {
+        let mut v = valid();
+        v.set(
+            &["spec", "volumeClaimTemplates"],
+            json!([{"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"]}}]),
+        );
+        v.set(&["spec", "minReadySeconds"], -1i64);
+        v.set(&["spec", "serviceName"], "X");
+        v.set(&["spec", "selector", "matchLabels", "app"], "other");
+        let fields = |errors: ErrorList| errors.iter().map(|e| e.field.clone()).collect::<Vec<_>>();
+        let expected = [
+            "spec.volumeClaimTemplates[0].spec.resources[storage]",
+            "spec.minReadySeconds",
+            "spec.serviceName",
+            "spec.template.metadata.labels",
+        ];
+        assert_eq!(fields(create(&v)), expected);
+        assert_eq!(fields(update(&v, &v)), [expected[1], expected[3]]);
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! Validation of the kinds of storage.k8s.io (upstream's `pkg/apis/storage/validation`).
 
 use super::common::{NOT_NEGATIVE, csi_driver_name, go_struct, is_negative, not_negative, quantity};
-use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
+use super::go_form;
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, show_json};
 use crate::apimachinery::validation::{dns1123_subdomain, qualified_name};
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{IMMUTABLE, Seen, invalid_each, label_selector, required_pointer, same, strings};
+use crate::controlplane::fields::{IMMUTABLE, Seen, invalid_each, required_pointer, same, selector_check, strings};
 use crate::interrupt::checkpoint;
 use std::collections::{BTreeMap, HashMap};
 
@@ -14,7 +15,15 @@ fn root() -> FieldPath {
 
 fn immutable(out: &mut ErrorList, new: &Value, old: &Value, path: &[&str], at: &FieldPath) {
     if !same(new.at(path), old.at(path)) {
-        out.push(FieldError::invalid(at, new.at(path).clone(), IMMUTABLE));
+        // None of these fields is a plain string upstream.
+        out.push(FieldError::invalid_enum(at, new.at(path).clone(), IMMUTABLE));
+    }
+}
+
+fn immutable_string(out: &mut ErrorList, new: &Value, old: &Value, key: &str) {
+    let (now, was) = (new.str_at(&[key]), old.str_at(&[key]));
+    if now != was {
+        out.push(FieldError::invalid(&FieldPath::new(key), now, IMMUTABLE));
     }
 }
 
@@ -127,7 +136,9 @@ pub(crate) fn storage_class_warnings(v: &Value) -> Vec<String> {
 pub(crate) fn storage_class_update(new: &Value, old: &Value) -> ErrorList {
     let mut out = storage_class(new);
     // Existing volumes were provisioned with these; a changed class would misdescribe them.
-    for key in ["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"] {
+    immutable(&mut out, new, old, &["parameters"], &FieldPath::new("parameters"));
+    immutable_string(&mut out, new, old, "provisioner");
+    for key in ["reclaimPolicy", "volumeBindingMode"] {
         immutable(&mut out, new, old, &[key], &FieldPath::new(key));
     }
     out
@@ -155,9 +166,14 @@ pub(crate) fn attributes_class_update(new: &Value, old: &Value) -> ErrorList {
 pub(crate) fn csi_driver(v: &Value) -> ErrorList {
     let mut out = ErrorList::new();
     let (spec, path) = (v.get("spec"), FieldPath::new("spec"));
-    for key in ["attachRequired", "podInfoOnMount", "storageCapacity"] {
+    for (key, shown) in [
+        // The misspelt path is upstream's.
+        ("attachRequired", "attachedRequired"),
+        ("podInfoOnMount", "podInfoOnMount"),
+        ("storageCapacity", "storageCapacity"),
+    ] {
         if spec.get(key).is_null() {
-            out.push(FieldError::required(&path.child(key), ""));
+            out.push(FieldError::required(&path.child(shown), ""));
         }
     }
     required_pointer(
@@ -304,24 +320,33 @@ pub(crate) fn csi_node_update(new: &Value, old: &Value) -> ErrorList {
         d.unset(&["allocatable"]);
         d
     };
-    // Of several drivers with one name, the first one wins.
-    let mut known: HashMap<&str, &Value> = HashMap::new();
-    for d in old.at(&["spec", "drivers"]).items() {
-        known.entry(d.str_at(&["name"])).or_insert(d);
-    }
+    // A list per name: a refused update may have several drivers with one name.
+    let mut now: HashMap<&str, Vec<&Value>> = HashMap::new();
     for d in new.at(&["spec", "drivers"]).items() {
-        let was = known.get(d.str_at(&["name"]));
-        if was.is_some_and(|was| !same(&bare(was), &bare(d))) {
-            let at = FieldPath::new("spec").child("drivers");
-            out.push(FieldError::invalid_raw(&at, go_struct(&bare(d), DRIVER), IMMUTABLE));
+        now.entry(d.str_at(&["name"])).or_default().push(d);
+    }
+    let at = FieldPath::new("spec").child("drivers");
+    // In the order of the stored drivers, whose names are unique.
+    for was in old.at(&["spec", "drivers"]).items() {
+        let was_bare = bare(was);
+        for d in now.get(was.str_at(&["name"])).into_iter().flatten().copied() {
+            let d = bare(d);
+            if !same(&was_bare, &d) {
+                out.push(FieldError::invalid_raw(&at, go_struct(&d, DRIVER), IMMUTABLE));
+            }
         }
     }
     out
 }
 
 pub(crate) fn csi_storage_capacity(v: &Value) -> ErrorList {
+    checked_capacity(v, None)
+}
+
+fn checked_capacity(v: &Value, old: Option<&Value>) -> ErrorList {
     let mut out = ErrorList::new();
-    label_selector(&mut out, v.get("nodeTopology"), &FieldPath::new("nodeTopology"));
+    let selector = selector_check(old.map(|old| old.get("nodeTopology")));
+    selector(&mut out, v.get("nodeTopology"), &FieldPath::new("nodeTopology"));
     let class = v.str_at(&["storageClassName"]);
     // An empty name gets the message about subdomains, not `Required`.
     invalid_each(
@@ -358,10 +383,13 @@ pub(crate) fn csi_storage_capacity_warnings(v: &Value) -> Vec<String> {
 }
 
 pub(crate) fn csi_storage_capacity_update(new: &Value, old: &Value) -> ErrorList {
-    let mut out = csi_storage_capacity(new);
-    for key in ["nodeTopology", "storageClassName"] {
-        immutable(&mut out, new, old, &[key], &FieldPath::new(key));
+    let mut out = checked_capacity(new, Some(old));
+    let topology = new.get("nodeTopology");
+    if !same(topology, old.get("nodeTopology")) {
+        let at = FieldPath::new("nodeTopology");
+        out.push(FieldError::invalid_raw(&at, go_form::selector(topology), IMMUTABLE));
     }
+    immutable_string(&mut out, new, old, "storageClassName");
     out
 }
 
@@ -424,17 +452,16 @@ pub(crate) fn volume_attachment_update(new: &Value, old: &Value) -> ErrorList {
     let mut out = volume_attachment(new);
     if !same(new.get("spec"), old.get("spec")) {
         let spec = new.get("spec");
-        let source = go_struct(
-            spec.get("source"),
-            &[
-                ("PersistentVolumeName", "persistentVolumeName", "null"),
-                ("InlineVolumeSpec", "inlineVolumeSpec", "null"),
-            ],
-        );
-        let quoted = |key: &str| crate::apimachinery::field::quote(spec.str_at(&[key]));
+        let source = spec.get("source");
+        let inline = match source.get("inlineVolumeSpec") {
+            Value::Null => "null".to_owned(),
+            inline => go_form::persistent_volume_spec(inline),
+        };
+        let quoted = |key: &str| show_json(&Value::from(spec.str_at(&[key])));
         let shown = format!(
-            "{{\"Attacher\":{},\"Source\":{source},\"NodeName\":{}}}",
+            "{{\"Attacher\":{},\"Source\":{{\"PersistentVolumeName\":{},\"InlineVolumeSpec\":{inline}}},\"NodeName\":{}}}",
             quoted("attacher"),
+            show_json(source.get("persistentVolumeName")),
             quoted("nodeName")
         );
         out.push(FieldError::invalid_raw(&FieldPath::new("spec"), shown, IMMUTABLE));
@@ -443,58 +470,4 @@ pub(crate) fn volume_attachment_update(new: &Value, old: &Value) -> ErrorList {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::apimachinery::field::aggregate;
-    use crate::json;
-
-    #[test]
-    fn errors_match_the_recordings() {
-        let cases: [(fn(&Value) -> ErrorList, Value, &str); 4] = [
-            (
-                attributes_class,
-                json!({"driverName": "", "parameters": {"a": "b"}}),
-                "driverName: Required value",
-            ),
-            (
-                attributes_class,
-                json!({"driverName": "d.example.com"}),
-                "parameters: Required value: must contain at least one key/value pair",
-            ),
-            (
-                csi_node,
-                json!({"spec": {"drivers": [{"name": "a.b", "nodeID": "x"}, {"name": "a.b", "nodeID": ""}]}}),
-                "[spec.drivers[1].nodeID: Required value, spec.drivers[1].name: Duplicate value: \"a.b\"]",
-            ),
-            (
-                volume_attachment,
-                json!({"spec": {"attacher": "d.example.com", "nodeName": "n", "source": {}}}),
-                "spec.source: Required value: must specify exactly one of inlineVolumeSpec and persistentVolumeName",
-            ),
-        ];
-        for (check, v, want) in cases {
-            assert_eq!(aggregate(&check(&v)), want);
-        }
-    }
-
-    #[test]
-    fn attachment_spec_is_immutable() {
-        let old =
-            json!({"spec": {"attacher": "d.example.com", "nodeName": "n", "source": {"persistentVolumeName": "pv1"}}});
-        let mut new = old.clone();
-        new.set(&["spec", "nodeName"], "other");
-        assert_eq!(
-            aggregate(&volume_attachment_update(&new, &old)),
-            "spec: Invalid value: {\"Attacher\":\"d.example.com\",\"Source\":{\"PersistentVolumeName\":\"pv1\",\"InlineVolumeSpec\":null},\"NodeName\":\"other\"}: field is immutable"
-        );
-    }
-
-    #[test]
-    fn empty_binding_mode_is_unsupported() {
-        let v = json!({"provisioner": "a.io/b", "reclaimPolicy": "", "volumeBindingMode": ""});
-        assert_eq!(
-            crate::apimachinery::field::aggregate(&storage_class(&v)),
-            "volumeBindingMode: Unsupported value: \"\": supported values: \"Immediate\", \"WaitForFirstConsumer\""
-        );
-    }
-}
+mod tests;

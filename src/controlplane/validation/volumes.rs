@@ -4,11 +4,11 @@
 use super::claims::{access_modes, amount, class_name, class_warning, positive, volume_mode};
 use super::go_form;
 use super::sources::{self, SourceOwner};
-use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, show};
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::validation::dns1123_subdomain;
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{IMMUTABLE, invalid_each, optional_choice};
+use crate::controlplane::fields::{IMMUTABLE, elements_mut, invalid_each, optional_choice, same};
 
 /// Sources of a PersistentVolume, in upstream's order.
 const SOURCES: &[&str] = &[
@@ -35,9 +35,25 @@ const SOURCES: &[&str] = &[
     "storageos",
     "csi",
 ];
+/// Labels of nodes in beta and the stable ones that replaced them.
+const STABLE_LABELS: [(&str, &str); 5] = [
+    ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone"),
+    (
+        "failure-domain.beta.kubernetes.io/region",
+        "topology.kubernetes.io/region",
+    ),
+    ("beta.kubernetes.io/os", "kubernetes.io/os"),
+    ("beta.kubernetes.io/arch", "kubernetes.io/arch"),
+    ("beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type"),
+];
 const BETA_OPTIONS: &str = "volume.beta.kubernetes.io/mount-options";
 
 pub(crate) fn persistent_volume(v: &Value) -> ErrorList {
+    checked_volume(v, &Value::Null)
+}
+
+/// Checks a volume; `old` is the stored one on update, else null.
+fn checked_volume(v: &Value, old: &Value) -> ErrorList {
     let mut out = ErrorList::new();
     let (spec, path) = (v.get("spec"), FieldPath::new("spec"));
     access_modes(&mut out, spec, &path, "");
@@ -53,7 +69,8 @@ pub(crate) fn persistent_volume(v: &Value) -> ErrorList {
     }
     let (affinity, at) = (spec.get("nodeAffinity"), path.child("nodeAffinity").child("required"));
     if !affinity.get("required").is_null() {
-        super::pod::node_selector(&mut out, affinity.get("required"), &at);
+        let stored = old.at(&["spec", "nodeAffinity", "required"]);
+        super::pod::node_selector_update(&mut out, affinity.get("required"), stored, &at);
     } else if !affinity.is_null() {
         out.push(FieldError::required(&at, "must specify required node constraints"));
     }
@@ -86,11 +103,7 @@ fn capacity(out: &mut ErrorList, capacity: &Value, at: &FieldPath) {
     let count = capacity.as_object().map_or(0, |m| m.len());
     if count != 1 || capacity.get("storage").is_null() {
         // An absent map is null in the message, in addition to `Required` above.
-        let mut e = FieldError::not_supported(at, Value::Null, &["storage"]);
-        if count > 0 {
-            e.bad_value = Some(show(capacity));
-        }
-        out.push(e);
+        out.push(FieldError::not_supported(at, capacity.clone(), &["storage"]));
     }
     for (key, q) in capacity.as_object().into_iter().flat_map(|m| m.iter()) {
         amount(out, q, &at.key(key));
@@ -167,8 +180,8 @@ fn source(out: &mut ErrorList, spec: &Value, path: &FieldPath, name: &str) {
 
 pub(crate) fn persistent_volume_update(new: &Value, old: &Value) -> ErrorList {
     // As upstream, the volume is validated twice on update, so causes repeat.
-    let mut out = persistent_volume(new);
-    out.extend(persistent_volume(new));
+    let mut out = checked_volume(new, old);
+    out.extend(checked_volume(new, old));
     let (was, mut now) = (old.get("spec"), new.get("spec").clone());
     let secret = ["csi", "controllerExpandSecretRef"];
     // This secret may be added to an existing CSI source.
@@ -176,7 +189,8 @@ pub(crate) fn persistent_volume_update(new: &Value, old: &Value) -> ErrorList {
         now.unset(&secret);
     }
     // Source by source: the spec holds other fields beside them.
-    if SOURCES.iter().any(|s| was.get(s) != now.get(s)) {
+    let differs = |was: &Value, now: &Value| was.is_null() != now.is_null() || !same(was, now);
+    if SOURCES.iter().any(|s| differs(was.get(s), now.get(s))) {
         let difference = go_form::difference(was, &now, go_form::PERSISTENT);
         out.push(FieldError::forbidden(
             &FieldPath::new("spec").child("persistentvolumesource"),
@@ -187,10 +201,11 @@ pub(crate) fn persistent_volume_update(new: &Value, old: &Value) -> ErrorList {
     if new.at(&mode) != old.at(&mode) {
         // Upstream's paths of this and the next field lack `spec`.
         let at = FieldPath::new("volumeMode");
-        out.push(FieldError::invalid(&at, new.at(&mode).clone(), IMMUTABLE));
+        out.push(FieldError::invalid_enum(&at, new.at(&mode).clone(), IMMUTABLE));
     }
-    if !old.at(&affinity).is_null() && new.at(&affinity) != old.at(&affinity) {
-        let shown = match new.at(&affinity) {
+    let (nodes, had_nodes) = (new.at(&affinity), old.at(&affinity));
+    if !had_nodes.is_null() && !same(nodes, &with_stable_keys(had_nodes, nodes)) {
+        let shown = match nodes {
             Value::Null => "null".to_owned(),
             affinity => go_form::compact(affinity, go_form::VOLUME_NODES),
         };
@@ -203,6 +218,23 @@ pub(crate) fn persistent_volume_update(new: &Value, old: &Value) -> ErrorList {
             &FieldPath::new("spec").child("volumeAttributesClassName"),
             "update from non-nil value to nil is forbidden",
         ));
+    }
+    out
+}
+
+/// The stored node affinity, with the stable labels that the update has in place of beta ones.
+fn with_stable_keys(old: &Value, new: &Value) -> Value {
+    let terms = ["required", "nodeSelectorTerms"];
+    let mut out = old.clone();
+    for (term, now) in elements_mut(&mut out, &terms).zip(new.at(&terms).items()) {
+        for list in ["matchExpressions", "matchFields"] {
+            for (was, now) in elements_mut(term, &[list]).zip(now.get(list).items()) {
+                let key = now.str_at(&["key"]);
+                if STABLE_LABELS.contains(&(was.str_at(&["key"]), key)) {
+                    was.set(&["key"], key);
+                }
+            }
+        }
     }
     out
 }
@@ -266,12 +298,49 @@ mod tests {
     }
 
     #[test]
+    fn beta_labels_of_the_node_affinity_may_become_stable_ones() {
+        let with = |key: &str, value: &str| {
+            let mut v = json!({"spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"],
+                "hostPath": {"path": "/tmp"}}});
+            let terms = json!([{"matchExpressions": [{"key": (key), "operator": "In", "values": [(value)]}]}]);
+            v.set(&["spec", "nodeAffinity", "required", "nodeSelectorTerms"], terms);
+            v
+        };
+        let (beta, stable) = ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone");
+        let update = |new: &Value, old: &Value| aggregate(&persistent_volume_update(new, old));
+        assert_eq!(update(&with(stable, "a"), &with(beta, "a")), "[]");
+        for wrong in [with(beta, "a"), with("beta.kubernetes.io/os", "a")] {
+            assert!(update(&wrong, &with(stable, "a")).starts_with("nodeAffinity: Invalid value"));
+        }
+        assert!(update(&with(stable, "b"), &with(beta, "a")).starts_with("nodeAffinity: Invalid value"));
+        // A value that is stored already is not checked.
+        assert_ne!(aggregate(&persistent_volume(&with(stable, "not valid"))), "[]");
+        assert_eq!(update(&with(stable, "not valid"), &with(stable, "not valid")), "[]");
+    }
+
+    #[test]
+    fn an_empty_list_in_the_source_is_no_change() {
+        let with = |iscsi: Value| {
+            let mut v = json!({"spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}});
+            v.set(&["spec", "iscsi"], iscsi);
+            v
+        };
+        let old = json!({"targetPortal": "10.0.0.1", "iqn": "iqn.2020-01.a.b:c", "lun": 0});
+        let new = json!({"targetPortal": "10.0.0.1", "iqn": "iqn.2020-01.a.b:c", "lun": 0, "portals": []});
+        assert_eq!(aggregate(&persistent_volume_update(&with(new), &with(old))), "[]");
+    }
+
+    #[test]
     fn volume_errors_match_the_recordings() {
         for (changes, want) in [
             (json!({}), "[]"),
             (
                 json!({"capacity": null}),
                 "[spec.capacity: Required value, spec.capacity: Unsupported value: null: supported values: \"storage\"]",
+            ),
+            (
+                json!({"capacity": {}}),
+                "[spec.capacity: Required value, spec.capacity: Unsupported value: {}: supported values: \"storage\"]",
             ),
             (json!({"accessModes": []}), "spec.accessModes: Required value"),
             (

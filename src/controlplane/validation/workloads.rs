@@ -1,12 +1,18 @@
 //! Validation of PodTemplates, ReplicationControllers, Deployments, ReplicaSets, DaemonSets and
 //! ControllerRevisions (upstream's `pkg/apis/apps/validation`), and helpers that StatefulSets and Jobs share.
 
-use super::common::{int_or_percent, is_zero_or_absent, not_negative, not_supported_raw, percentage_at_most_100};
+use super::common::{
+    NOT_NEGATIVE, int_or_percent, is_zero_or_absent, not_negative, not_supported_raw, percentage_at_most_100,
+};
 use super::{go_form, pod};
-use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, show};
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, show_json};
+use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::selector::labels::LabelSelector;
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{IMMUTABLE, label_selector, same};
+use crate::controlplane::fields::{IMMUTABLE, label_selector, same, selector_check};
+
+/// Annotation with `spec.rollbackTo` of extensions/v1beta1, which upstream's internal type of Deployments still has.
+pub(crate) const ROLLBACK_TO: &str = "deprecated.deployment.rollback.to";
 
 pub(crate) fn pod_template(v: &Value) -> ErrorList {
     let mut out = ErrorList::new();
@@ -29,11 +35,7 @@ pub(super) fn stored_template(old: Option<&Value>) -> Option<&Value> {
 pub(super) fn mismatch(out: &mut ErrorList, template: &Value, at: &FieldPath) {
     out.push(FieldError::invalid_raw(
         &at.child("metadata").child("labels"),
-        match template.at(&["metadata", "labels"]) {
-            // Upstream prints a nil map.
-            v if v.is_empty_value() => "null".to_owned(),
-            v => show(v),
-        },
+        show_json(template.at(&["metadata", "labels"])),
         "`selector` does not match template `labels`",
     ));
 }
@@ -58,16 +60,6 @@ pub(super) fn always(out: &mut ErrorList, template: &Value, at: &FieldPath, kind
     }
 }
 
-/// Prints a selector like Go's `LabelSelector`: labels before expressions, empty members omitted.
-fn format_selector(v: &Value) -> String {
-    let parts: Vec<String> = ["matchLabels", "matchExpressions"]
-        .iter()
-        .filter(|k| !v.get(k).is_empty_value())
-        .map(|k| format!("\"{k}\":{}", show(v.get(k))))
-        .collect();
-    format!("{{{}}}", parts.join(","))
-}
-
 /// Checks a required, non-empty selector; returns `None` if it cannot be parsed, after reporting
 /// `unreadable`.
 pub(super) fn required_selector(
@@ -85,13 +77,13 @@ pub(super) fn required_selector(
         // It would select every pod of the namespace.
         if selector.get("matchLabels").is_empty_value() && selector.get("matchExpressions").is_empty_value() {
             let why = format!("empty selector is invalid for {kind}");
-            out.push(FieldError::invalid_raw(&at, format_selector(selector), why));
+            out.push(FieldError::invalid_raw(&at, go_form::selector(selector), why));
         }
     }
     match LabelSelector::from_object(selector) {
         Ok(s) => Some(s),
         Err(_) => {
-            out.push(FieldError::invalid_raw(&at, format_selector(selector), unreadable));
+            out.push(FieldError::invalid_raw(&at, go_form::selector(selector), unreadable));
             None
         }
     }
@@ -166,9 +158,15 @@ fn checked_deployment(v: &Value, old: Option<&Value>) -> ErrorList {
         replica_template(&mut out, spec, old, &path, &selector);
     }
     deployment_strategy(&mut out, spec.get("strategy"), &path.child("strategy"));
-    for key in ["minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"] {
+    for key in ["minReadySeconds", "revisionHistoryLimit"] {
         not_negative(&mut out, spec, key, &path);
     }
+    let revision = v.annotation(ROLLBACK_TO).and_then(|text| text.parse::<i64>().ok());
+    if let Some(n) = revision.filter(|n| *n < 0) {
+        let at = path.child("rollback").child("version");
+        out.push(FieldError::invalid(&at, n, NOT_NEGATIVE));
+    }
+    not_negative(&mut out, spec, "progressDeadlineSeconds", &path);
     let number = |key: &str| spec.get(key).as_i64();
     if let Some(deadline) = number("progressDeadlineSeconds")
         // Otherwise the rollout would fail before any new pod could count as available.
@@ -203,7 +201,7 @@ fn deployment_strategy(out: &mut ErrorList, v: &Value, path: &FieldPath) {
             // The rollout could neither remove an old pod nor add a new one.
             if is_zero_or_absent(unavailable) && is_zero_or_absent(surge) {
                 let why = "may not be 0 when `maxSurge` is 0";
-                out.push(FieldError::invalid(&at_unavailable, unavailable.clone(), why));
+                out.push(FieldError::invalid_enum(&at_unavailable, unavailable.clone(), why));
             }
             // Unlike the surge: no more than all pods can be unavailable.
             percentage_at_most_100(out, unavailable, &at_unavailable);
@@ -220,11 +218,10 @@ fn deployment_strategy(out: &mut ErrorList, v: &Value, path: &FieldPath) {
 fn same_selector(out: &mut ErrorList, new: &Value, old: &Value) {
     let path = ["spec", "selector"];
     if !same(new.at(&path), old.at(&path)) {
-        let at = FieldPath::new("spec").child("selector");
-        let shown = match new.at(&path) {
-            Value::Null => "null".to_owned(),
-            selector => format_selector(selector),
-        };
+        let (at, shown) = (
+            FieldPath::new("spec").child("selector"),
+            go_form::selector(new.at(&path)),
+        );
         out.push(FieldError::invalid_raw(&at, shown, IMMUTABLE));
     }
 }
@@ -340,7 +337,9 @@ fn checked_daemon_set(v: &Value, old: Option<&Value>) -> ErrorList {
     let (spec, path) = (v.get("spec"), FieldPath::new("spec"));
     // No `Required` for a missing selector, as upstream: it only shows as a mismatch with the template.
     let (raw, at) = (spec.get("selector"), path.child("selector"));
-    label_selector(&mut out, raw, &at);
+    // Unlike for Deployments, whose selectors upstream always checks in full.
+    let check = selector_check(old.map(|old| old.at(&["spec", "selector"])));
+    check(&mut out, raw, &at);
     let (template, template_at) = (spec.get("template"), path.child("template"));
     if let Ok(selector) = LabelSelector::from_object(raw)
         && !finds(&selector, raw, template)
@@ -348,18 +347,14 @@ fn checked_daemon_set(v: &Value, old: Option<&Value>) -> ErrorList {
         mismatch(&mut out, template, &template_at);
     }
     if !raw.is_null() && raw.get("matchLabels").is_empty_value() && raw.get("matchExpressions").is_empty_value() {
-        out.push(FieldError::invalid_raw(
-            &at,
-            format_selector(raw),
-            "empty selector is invalid for daemonset",
-        ));
+        let why = "empty selector is invalid for daemonset";
+        out.push(FieldError::invalid_raw(&at, go_form::selector(raw), why));
     }
     pod::template(&mut out, template, stored_template(old), &template_at);
     always(&mut out, template, &template_at, "DaemonSet");
-    for key in ["minReadySeconds", "revisionHistoryLimit"] {
-        not_negative(&mut out, spec, key, &path);
-    }
+    not_negative(&mut out, spec, "minReadySeconds", &path);
     daemon_strategy(&mut out, spec.get("updateStrategy"), &path.child("updateStrategy"));
+    not_negative(&mut out, spec, "revisionHistoryLimit", &path);
     out
 }
 
@@ -369,14 +364,15 @@ fn daemon_strategy(out: &mut ErrorList, v: &Value, path: &FieldPath) {
         "RollingUpdate" => {
             let (rolling, at) = (v.get("rollingUpdate"), path.child("rollingUpdate"));
             let (unavailable, surge) = (rolling.get("maxUnavailable"), rolling.get("maxSurge"));
-            int_or_percent(out, unavailable, &at.child("maxUnavailable"));
-            percentage_at_most_100(out, unavailable, &at.child("maxUnavailable"));
-            int_or_percent(out, surge, &at.child("maxSurge"));
-            percentage_at_most_100(out, surge, &at.child("maxSurge"));
+            // All forms before all limits, as upstream.
+            for check in [int_or_percent, percentage_at_most_100] {
+                check(out, unavailable, &at.child("maxUnavailable"));
+                check(out, surge, &at.child("maxSurge"));
+            }
             match (is_zero_or_absent(unavailable), is_zero_or_absent(surge)) {
                 // With a surge the old pod of a node is removed only once the new one is ready, so none is
                 // ever unavailable.
-                (false, false) => out.push(FieldError::invalid(
+                (false, false) => out.push(FieldError::invalid_enum(
                     &at.child("maxSurge"),
                     surge.clone(),
                     "may not be set when maxUnavailable is non-zero",
@@ -441,7 +437,7 @@ pub(crate) fn controller_revision_update(new: &Value, old: &Value) -> ErrorList 
     // Strict equality: controllers compare the raw data to find an equal revision.
     if new.get("data") != old.get("data") {
         let at = FieldPath::new("data");
-        out.push(FieldError::invalid(&at, new.get("data").clone(), IMMUTABLE));
+        out.push(FieldError::invalid_raw(&at, show_json(new.get("data")), IMMUTABLE));
     }
     out
 }

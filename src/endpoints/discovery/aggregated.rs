@@ -37,7 +37,7 @@ impl Source {
 
 /// The sort position of a group version; higher values come first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Priorities {
+pub(crate) struct Priorities {
     /// Priority of the group; the highest among its versions counts.
     pub group: i64,
     /// Priority of the version within its group.

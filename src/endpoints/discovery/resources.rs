@@ -49,7 +49,9 @@ impl<'a> Described<'a> {
             verbs: row.verbs,
             custom: row.unstructured,
             storage_version_hash: row.storage_version_hash.clone(),
-            subresources: subresources.map(|s| (s.name, s.kind.clone(), s.verbs)).collect(),
+            subresources: subresources
+                .map(|s| (s.name.as_str(), s.kind.clone(), s.verbs))
+                .collect(),
         }
     }
 }

@@ -136,157 +136,183 @@ pub(crate) fn of_rows<'a>(gv: &GroupVersion, rows: impl Iterator<Item = &'a Arc<
     out
 }
 
+/// Where the paths of a resource are, and how the IDs of operations say so.
+struct Place {
+    /// The part of the path between the group version and the resource.
+    scope: &'static str,
+    /// The parameters in the path of the collection.
+    in_collection: &'static [&'static str],
+    /// The parameters in the path of one object.
+    in_item: &'static [&'static str],
+    /// The ID of a namespaced operation contains `Namespaced`; that of a list across namespaces ends in
+    /// `ForAllNamespaces` instead.
+    scoped: &'static str,
+}
+
+impl Place {
+    const NAMESPACED: Self = Self {
+        scope: "/namespaces/{namespace}",
+        in_collection: &["namespace"],
+        in_item: &["name", "namespace"],
+        scoped: "Namespaced",
+    };
+    const CLUSTER: Self = Self {
+        scope: "",
+        in_collection: &[],
+        in_item: &["name"],
+        scoped: "",
+    };
+
+    fn of(row: &Resource) -> Self {
+        match row.namespaced {
+            true => Self::NAMESPACED,
+            false => Self::CLUSTER,
+        }
+    }
+}
+
+/// An operation that a resource has if it supports certain verbs.
+struct Candidate {
+    needs: Verbs,
+    path: String,
+    method: &'static str,
+    action: &'static str,
+    verb: &'static str,
+    subject: String,
+    in_path: &'static [&'static str],
+    shape: Shape,
+}
+
 fn of_row(root: &str, row: &Resource, out: &mut Vec<Operation>) {
     let style = Style::of(row);
-    let plural = &row.gvr.resource;
-    // The ID of a namespaced operation contains `Namespaced`; that of a list across namespaces ends in
-    // `ForAllNamespaces` instead.
-    let (scope, in_collection, scoped) = match row.namespaced {
-        true => ("/namespaces/{namespace}", vec!["namespace"], "Namespaced"),
-        false => ("", vec![], ""),
-    };
-    let mut in_item = vec!["name"];
-    in_item.extend(&in_collection);
-    let collection = format!("{root}{scope}/{plural}");
+    let mut candidates = standard(root, row);
+    // Upstream's builder for custom resources documents no `/watch/` paths.
+    if style != Style::Custom {
+        candidates.extend(deprecated_watches(root, row));
+    }
+    let supported = candidates.into_iter().filter(|c| row.verbs.has(c.needs));
+    out.extend(supported.map(|c| Operation {
+        path: c.path,
+        method: c.method,
+        action: c.action,
+        verb: c.verb.to_owned(),
+        subject: c.subject,
+        resource_kind: row.kind.to_string(),
+        subresource: None,
+        gvk: row.gvk(),
+        definition: row.definition.to_string(),
+        list_definition: list_definition(row),
+        in_path: c.in_path.to_vec(),
+        shape: c.shape,
+        watchable: row.verbs.has(Verbs::WATCH),
+        style,
+    }));
+}
+
+/// The operations on a resource's collection and objects. Watches are lists with a parameter here.
+fn standard(root: &str, row: &Resource) -> Vec<Candidate> {
+    let place = Place::of(row);
+    let (plural, kind) = (&row.gvr.resource, &row.kind);
+    let collection = format!("{root}{}/{plural}", place.scope);
     let item = format!("{collection}/{{name}}");
-    let mut add =
-        |verbs: Verbs, path: &str, method, action, verb: &str, subject: String, in_path: &[&'static str], shape| {
-            // Every possible operation is added below; those that the resource does not support are left out here.
-            if !row.verbs.has(verbs) {
-                return;
-            }
-            out.push(Operation {
-                path: path.to_owned(),
-                method,
-                action,
-                verb: verb.to_owned(),
-                subject,
-                resource_kind: row.kind.to_string(),
-                subresource: None,
-                gvk: row.gvk(),
-                definition: row.definition.to_string(),
-                list_definition: list_definition(row),
-                in_path: in_path.to_vec(),
-                shape,
-                watchable: row.verbs.has(Verbs::WATCH),
-                style,
-            });
-        };
-    let kind = &row.kind;
-    let one = || format!("{scoped}{kind}");
-    add(
-        Verbs::LIST,
-        &collection,
-        "get",
-        "list",
-        "list",
-        one(),
-        &in_collection,
-        Shape::List,
-    );
-    add(
-        Verbs::CREATE,
-        &collection,
-        "post",
-        "post",
-        "create",
-        one(),
-        &in_collection,
-        Shape::Create,
-    );
-    add(
-        Verbs::DELETE_COLLECTION,
-        &collection,
-        "delete",
-        "deletecollection",
-        "delete",
-        // With the verb, `deleteCollection…`: different from the ID of the delete of one object.
-        format!("Collection{scoped}{kind}"),
-        &in_collection,
-        Shape::DeleteCollection,
-    );
-    add(Verbs::GET, &item, "get", "get", "read", one(), &in_item, Shape::Get);
-    add(
-        Verbs::UPDATE,
-        &item,
-        "put",
-        "put",
-        "replace",
-        one(),
-        &in_item,
-        Shape::Replace,
-    );
-    add(
-        Verbs::PATCH,
-        &item,
-        "patch",
-        "patch",
-        "patch",
-        one(),
-        &in_item,
-        Shape::Patch,
-    );
-    let delete = Shape::Delete {
+    let one = format!("{}{kind}", place.scoped);
+    // With the verb, `deleteCollection…`: different from the ID of the delete of one object.
+    let every = format!("Collection{one}");
+    let on_collection = |needs, method, action, verb, subject: &str, shape| Candidate {
+        needs,
+        path: collection.clone(),
+        method,
+        action,
+        verb,
+        subject: subject.to_owned(),
+        in_path: place.in_collection,
+        shape,
+    };
+    let on_item = |needs, method, verb, shape| Candidate {
+        needs,
+        path: item.clone(),
+        method,
+        // That of an operation on one object is its method.
+        action: method,
+        verb,
+        subject: one.clone(),
+        in_path: place.in_item,
+        shape,
+    };
+    let deletes_all = Shape::DeleteCollection;
+    let deletes = Shape::Delete {
         returns_object: row.returns_deleted,
     };
-    add(
-        Verbs::DELETE,
-        &item,
-        "delete",
-        "delete",
-        "delete",
-        one(),
-        &in_item,
-        delete,
-    );
-    let everywhere = format!("{kind}ForAllNamespaces");
+    let mut all = vec![
+        on_collection(Verbs::LIST, "get", "list", "list", &one, Shape::List),
+        on_collection(Verbs::CREATE, "post", "post", "create", &one, Shape::Create),
+        on_collection(
+            Verbs::DELETE_COLLECTION,
+            "delete",
+            "deletecollection",
+            "delete",
+            &every,
+            deletes_all,
+        ),
+        on_item(Verbs::GET, "get", "read", Shape::Get),
+        on_item(Verbs::UPDATE, "put", "replace", Shape::Replace),
+        on_item(Verbs::PATCH, "patch", "patch", Shape::Patch),
+        on_item(Verbs::DELETE, "delete", "delete", deletes),
+    ];
     if row.namespaced {
-        let path = format!("{root}/{plural}");
-        add(Verbs::LIST, &path, "get", "list", "list", everywhere, &[], Shape::List);
+        all.push(Candidate {
+            needs: Verbs::LIST,
+            path: format!("{root}/{plural}"),
+            method: "get",
+            action: "list",
+            verb: "list",
+            subject: format!("{kind}ForAllNamespaces"),
+            in_path: &[],
+            shape: Shape::List,
+        });
     }
-    // Upstream's builder for custom resources documents no `/watch/` paths.
-    if style == Style::Custom {
-        return;
-    }
-    // The deprecated `/watch/` paths. Upstream documents `watchlist` only for storage that both lists and watches.
+    all
+}
+
+/// The operations on the deprecated `/watch/` paths.
+fn deprecated_watches(root: &str, row: &Resource) -> Vec<Candidate> {
+    let place = Place::of(row);
+    let (plural, kind) = (&row.gvr.resource, &row.kind);
+    let watch = |needs, action, path: String, subject: String, in_path| Candidate {
+        needs,
+        path,
+        method: "get",
+        action,
+        verb: "watch",
+        subject,
+        in_path,
+        shape: Shape::Watch,
+    };
+    // Upstream documents `watchlist` only for storage that both lists and watches.
     let both = Verbs::WATCH.with(Verbs::LIST);
+    let mut all = Vec::new();
     if row.namespaced {
-        let path = format!("{root}/watch/{plural}");
         let subject = format!("{kind}ListForAllNamespaces");
-        add(both, &path, "get", "watchlist", "watch", subject, &[], Shape::Watch);
+        all.push(watch(both, "watchlist", format!("{root}/watch/{plural}"), subject, &[]));
     }
-    let list = format!("{scoped}{kind}List");
-    let path = format!("{root}/watch{scope}/{plural}");
-    add(
-        both,
-        &path,
-        "get",
-        "watchlist",
-        "watch",
-        list,
-        &in_collection,
-        Shape::Watch,
-    );
-    let path = format!("{path}/{{name}}");
-    add(
-        Verbs::WATCH,
-        &path,
-        "get",
-        "watch",
-        "watch",
-        one(),
-        &in_item,
-        Shape::Watch,
-    );
+    let collection = format!("{root}/watch{}/{plural}", place.scope);
+    let item = format!("{collection}/{{name}}");
+    let one = format!("{}{kind}", place.scoped);
+    let list = format!("{one}List");
+    all.push(watch(both, "watchlist", collection, list, place.in_collection));
+    all.push(watch(Verbs::WATCH, "watch", item, one, place.in_item));
+    all
 }
 
 fn of_subresource(root: &str, row: &Resource, sub: &Subresource, out: &mut Vec<Operation>) {
-    let (scope, in_path, scoped) = match row.namespaced {
-        true => ("/namespaces/{namespace}", vec!["name", "namespace"], "Namespaced"),
-        false => ("", vec!["name"], ""),
-    };
+    let Place {
+        scope,
+        in_item: in_path,
+        scoped,
+        ..
+    } = Place::of(row);
     let path = format!("{root}{scope}/{}/{{name}}/{}", row.gvr.resource, sub.name);
-    let subject = format!("{scoped}{}{}", row.kind, title(sub.name));
+    let subject = format!("{scoped}{}{}", row.kind, title(&sub.name));
     // A subresource without a kind of its own (`status`) has the definition of its parent.
     let definition = crate::api::by_gvk(&sub.kind.group, &sub.kind.version, &sub.kind.kind)
         .map_or_else(|| row.definition.to_string(), |d| d.name.to_owned());
@@ -337,7 +363,7 @@ fn of_subresource(root: &str, row: &Resource, sub: &Subresource, out: &mut Vec<O
     let methods = methods.into_iter().filter(|(verb, ..)| sub.verbs.has(*verb));
     if !connects {
         for (_, method, action, name, shape) in methods {
-            add(&path, &subject, method, action, name.to_owned(), shape, &in_path);
+            add(&path, &subject, method, action, name.to_owned(), shape, in_path);
         }
         return;
     }
@@ -346,17 +372,17 @@ fn of_subresource(root: &str, row: &Resource, sub: &Subresource, out: &mut Vec<O
         add(path, subject, method, "connect", verb, Shape::Connect, in_path);
     };
     for (_, method, ..) in methods {
-        connect(&path, &subject, method, &in_path);
+        connect(&path, &subject, method, in_path);
     }
     // Proxies accept every method, with and without a subpath.
     if sub.name == "proxy" {
-        let mut with_path = in_path.clone();
+        let mut with_path = in_path.to_vec();
         with_path.push("path");
         let deep = format!("{path}/{{path}}");
         let deep_subject = format!("{subject}WithPath");
         for method in ["get", "post", "put", "patch", "delete", "head", "options"] {
             if ["head", "options"].contains(&method) {
-                connect(&path, &subject, method, &in_path);
+                connect(&path, &subject, method, in_path);
             }
             connect(&deep, &deep_subject, method, &with_path);
         }

@@ -81,117 +81,18 @@ pub(crate) fn list(
 ) -> Result<Response> {
     // Only building the response: chunks that are produced later are measured where the body is polled.
     let _timing = request_parts::timing(super::part_of(negotiated.transform));
-    let Listing { entries, .. } = listing;
-    let plain = negotiated.media == Media::Json && !negotiated.pretty;
-    let around = |kind: String, api_version: String| {
-        let mut m = Map::new();
-        m.insert("kind", kind);
-        m.insert("apiVersion", api_version);
-        m.insert("metadata", meta.to_map());
-        m.insert("items", streamed::mark());
-        Value::Object(m)
+    let answer = Answer {
+        entries: listing.entries,
+        meta,
+        resource,
+        negotiated,
+        headers,
     };
-    let kind = resource.list_kind.to_string();
-    // Owned by the body, which outlives this call.
-    let (row, budget) = (resource.clone(), budget.cloned());
-    match (negotiated.transform, negotiated.media) {
-        (Transform::None, _) if plain => Ok(spliced(entries, meta, resource, headers)),
-        (Transform::None, Media::Protobuf) => {
-            let Some(def) = resource.schema.definition() else {
-                return Err(Status::not_acceptable(&OBJECT_TYPES));
-            };
-            let item = Box::new(move |e: &Entry| encoded::message(e, def, budget.as_ref()));
-            let of = (&*resource.gvk().api_version(), &*kind);
-            Ok(protobuf::list(entries, meta, of, item, headers))
-        }
-        (Transform::None, _) => {
-            let mut document = around(kind, resource.gvk().api_version());
-            let typed = !resource.unstructured;
-            // Upstream's list of custom resources is unstructured, and sets `continue` even if it is empty.
-            if !typed && meta.token.is_empty() {
-                document.set(&["metadata", "continue"], "");
-            }
-            let item = streamed::item(negotiated, move |e| {
-                let mut v = e.decode();
-                // Taken before `kind` is removed, which determines the order of the members.
-                let shape = Shape::of(&v);
-                if typed {
-                    v.unset(&["kind"]);
-                    v.unset(&["apiVersion"]);
-                }
-                (v, shape)
-            });
-            streamed::respond(entries, document, "items", negotiated, item, headers)
-        }
-        (Transform::Table(version), _) => {
-            let include = table::Include::parse(query)?;
-            let columns = table::columns(resource);
-            // Upstream's default columns append rows to a nil slice.
-            if entries.is_empty() && resource.columns.is_none() && !resource.unstructured {
-                let document = table::around(version, meta.to_map(), columns, Value::Null);
-                return Ok(super::value(200, &document, negotiated, headers));
-            }
-            if plain {
-                let head = table::head(version, meta.to_map(), columns);
-                let size: usize = entries.iter().map(|e| e.json.len()).sum();
-                // A response below the gzip threshold is sent with its length, so nothing may be left to
-                // stream.
-                let shared = if size > gzip::THRESHOLD as usize {
-                    SHARED
-                } else {
-                    usize::MAX
-                };
-                let write = move |entry: &Entry, out: &mut Vec<u8>, pieces: &mut VecDeque<Bytes>| {
-                    Rows {
-                        resource: &row,
-                        version,
-                        include,
-                    }
-                    .write_sharing(entry, out, pieces, shared);
-                };
-                return Ok(written(ListBody::new(head, entries, write, table::END), headers));
-            }
-            let document = table::around(version, meta.to_map(), columns, streamed::mark());
-            let item = streamed::item(negotiated, move |e| {
-                let rows = Rows {
-                    resource: &row,
-                    version,
-                    include,
-                };
-                (rows.tree(e), Shape::table_row())
-            });
-            streamed::respond(entries, document, "rows", negotiated, item, headers)
-        }
-        // An empty list has null items here: upstream appends the items to a nil slice.
-        (Transform::PartialList(version), media) if entries.is_empty() && media != Media::Protobuf => {
-            let mut document = around("PartialObjectMetadataList".to_owned(), format!("meta.k8s.io/{version}"));
-            document.set(&["items"], Value::Null);
-            Ok(super::value(200, &document, negotiated, headers))
-        }
-        (Transform::PartialList(version), _) if plain => {
-            let head = streamed::before_items(&around(
-                "PartialObjectMetadataList".to_owned(),
-                format!("meta.k8s.io/{version}"),
-            ));
-            let item = move |entry: &Entry, out: &mut Vec<u8>, _: &mut VecDeque<Bytes>| {
-                stored::write_partial(&row, entry, version, out);
-            };
-            Ok(written(ListBody::new(head, entries, item, b"]}"), headers))
-        }
-        // An empty list is nothing special here: protobuf encodes nil and empty slices alike.
-        (Transform::PartialList(version), Media::Protobuf) => {
-            let item = Box::new(move |e: &Entry| partial::message(&row, e, version, budget.as_ref()));
-            let of = (&*format!("meta.k8s.io/{version}"), "PartialObjectMetadataList");
-            Ok(protobuf::list(entries, meta, of, item, headers))
-        }
-        (Transform::PartialList(version), _) => {
-            let document = around("PartialObjectMetadataList".to_owned(), format!("meta.k8s.io/{version}"));
-            let item = streamed::item(negotiated, move |e| {
-                (partial::of_entry(&row, e, version), Shape::Document)
-            });
-            streamed::respond(entries, document, "items", negotiated, item, headers)
-        }
-        (Transform::Partial(_), _) => Err(not_acceptable(format!(
+    match negotiated.transform {
+        Transform::None => answer.objects(budget),
+        Transform::Table(version) => answer.table(version, table::Include::parse(query)?),
+        Transform::PartialList(version) => answer.partial(version, budget),
+        Transform::Partial(_) => Err(not_acceptable(format!(
             "you requested PartialObjectMetadata, but the requested object is a list (*{}.{}List)",
             internal_package(resource),
             resource.kind
@@ -199,6 +100,144 @@ pub(crate) fn list(
     }
 }
 
+/// A list that is about to be sent.
+struct Answer<'a> {
+    entries: Vec<Arc<Entry>>,
+    meta: &'a ListMeta,
+    resource: &'a Arc<Resource>,
+    negotiated: Negotiated,
+    headers: &'a HeaderMap,
+}
+
+impl Answer<'_> {
+    /// True if the stored bytes can be sent as they are.
+    fn is_plain(&self) -> bool {
+        self.negotiated.media == Media::Json && !self.negotiated.pretty
+    }
+
+    /// The list without its items, which [`streamed::respond`] puts at the mark.
+    fn around(&self, kind: &str, api_version: String) -> Value {
+        let mut m = Map::new();
+        m.insert("kind", kind);
+        m.insert("apiVersion", api_version);
+        m.insert("metadata", self.meta.to_map());
+        m.insert("items", streamed::mark());
+        Value::Object(m)
+    }
+
+    /// The objects themselves.
+    fn objects(self, budget: Option<&Arc<Budget>>) -> Result<Response> {
+        let (resource, meta, negotiated) = (self.resource, self.meta, self.negotiated);
+        if self.is_plain() {
+            return Ok(spliced(self.entries, meta, resource, self.headers));
+        }
+        let kind = resource.list_kind.to_string();
+        if negotiated.media == Media::Protobuf {
+            let Some(def) = resource.schema.definition() else {
+                return Err(Status::not_acceptable(&OBJECT_TYPES));
+            };
+            // Owned by the body, which outlives this call.
+            let budget = budget.cloned();
+            let item = Box::new(move |e: &Entry| encoded::message(e, def, budget.as_ref()));
+            let of = (&*resource.gvk().api_version(), &*kind);
+            return Ok(protobuf::list(self.entries, meta, of, item, self.headers));
+        }
+        let mut document = self.around(&kind, resource.gvk().api_version());
+        let typed = !resource.unstructured;
+        // Upstream's list of custom resources is unstructured, and sets `continue` even if it is empty.
+        if !typed && meta.token.is_empty() {
+            document.set(&["metadata", "continue"], "");
+        }
+        let item = streamed::item(negotiated, move |e| {
+            let mut v = e.decode();
+            // Taken before `kind` is removed, which determines the order of the members.
+            let shape = Shape::of(&v);
+            if typed {
+                v.unset(&["kind"]);
+                v.unset(&["apiVersion"]);
+            }
+            (v, shape)
+        });
+        streamed::respond(self.entries, document, "items", negotiated, item, self.headers)
+    }
+
+    /// A row for each object.
+    fn table(self, version: &'static str, include: table::Include) -> Result<Response> {
+        let (entries, resource, negotiated) = (&self.entries, self.resource, self.negotiated);
+        let columns = table::columns(resource);
+        // Upstream's default columns append rows to a nil slice.
+        if entries.is_empty() && resource.columns.is_none() && !resource.unstructured {
+            let document = table::around(version, self.meta.to_map(), columns, Value::Null);
+            return Ok(super::value(200, &document, negotiated, self.headers));
+        }
+        // Owned by the body, which outlives this call.
+        let row = resource.clone();
+        if self.is_plain() {
+            let head = table::head(version, self.meta.to_map(), columns);
+            let size: usize = entries.iter().map(|e| e.json.len()).sum();
+            // A response below the gzip threshold is sent with its length, so nothing may be left to
+            // stream.
+            let shared = if size > gzip::THRESHOLD as usize {
+                SHARED
+            } else {
+                usize::MAX
+            };
+            let write = move |entry: &Entry, out: &mut Vec<u8>, pieces: &mut VecDeque<Bytes>| {
+                Rows {
+                    resource: &row,
+                    version,
+                    include,
+                }
+                .write_sharing(entry, out, pieces, shared);
+            };
+            let body = ListBody::new(head, self.entries, write, table::END);
+            return Ok(written(body, self.headers));
+        }
+        let document = table::around(version, self.meta.to_map(), columns, streamed::mark());
+        let item = streamed::item(negotiated, move |e| {
+            let rows = Rows {
+                resource: &row,
+                version,
+                include,
+            };
+            (rows.tree(e), Shape::table_row())
+        });
+        streamed::respond(self.entries, document, "rows", negotiated, item, self.headers)
+    }
+
+    /// The metadata of each object.
+    fn partial(self, version: &'static str, budget: Option<&Arc<Budget>>) -> Result<Response> {
+        const KIND: &str = "PartialObjectMetadataList";
+        let api_version = format!("meta.k8s.io/{version}");
+        // Owned by the body, which outlives this call.
+        let (row, budget) = (self.resource.clone(), budget.cloned());
+        // An empty list is nothing special here: protobuf encodes nil and empty slices alike.
+        if self.negotiated.media == Media::Protobuf {
+            let item = Box::new(move |e: &Entry| partial::message(&row, e, version, budget.as_ref()));
+            let of = (&*api_version, KIND);
+            return Ok(protobuf::list(self.entries, self.meta, of, item, self.headers));
+        }
+        let mut document = self.around(KIND, api_version);
+        // An empty list has null items here: upstream appends the items to a nil slice.
+        if self.entries.is_empty() {
+            document.set(&["items"], Value::Null);
+            return Ok(super::value(200, &document, self.negotiated, self.headers));
+        }
+        if self.is_plain() {
+            let item = move |entry: &Entry, out: &mut Vec<u8>, _: &mut VecDeque<Bytes>| {
+                stored::write_partial(&row, entry, version, out);
+            };
+            let body = ListBody::new(streamed::before_items(&document), self.entries, item, b"]}");
+            return Ok(written(body, self.headers));
+        }
+        let item = streamed::item(self.negotiated, move |e| {
+            (partial::of_entry(&row, e, version), Shape::Document)
+        });
+        streamed::respond(self.entries, document, "items", self.negotiated, item, self.headers)
+    }
+}
+
+/// Compact JSON of the objects, out of their stored bytes.
 fn spliced(entries: Vec<Arc<Entry>>, meta: &ListMeta, resource: &Resource, headers: &HeaderMap) -> Response {
     let api_version = resource.gvk().api_version();
     let mut head = format!(

@@ -88,9 +88,12 @@ fn expected(s: &Value, media: &str) -> Vec<u8> {
 async fn chunked_lists_equal_lists_encoded_at_once() {
     let s = serve().await;
     let text = "line one\\nline \\\"two\\\"\\n\\n  and: [three]\\n".repeat(300);
+    // Broken into lines, at columns that include the nesting.
+    let words = vec!["a"; 200].join(" ");
     for n in [0usize, 1, 40] {
         for i in 0..n {
-            let body = format!(r#"{{"metadata":{{"name":"big-{i}"}},"data":{{"k":"{text}","l":"{i}"}}}}"#);
+            let body =
+                format!(r#"{{"metadata":{{"name":"big-{i}"}},"data":{{"k":"{text}","l":"{i}","m":"{words}"}}}}"#);
             s.post(CMS, &body).await;
         }
         let all = json::decode(&read(&s, CMS, "application/json").await).unwrap();

@@ -239,6 +239,7 @@ async fn discovery_lists_the_resources() {
         names,
         [
             "configmaps",
+            "configmaps/scale",
             "customs",
             "customs/scale",
             "namespaces",

@@ -143,23 +143,25 @@ pub(crate) async fn serve() -> Served {
     let lifecycle: Arc<dyn Admission> = Arc::new(NamespaceLifecycle::new(cluster));
     let mut ns = row("namespaces", "Namespace", "namespace", false, Arc::new(Namespaces));
     ns.subresources.push(Subresource {
-        name: "status",
+        name: "status".into(),
         kind: ns.gvk(),
         verbs: Verbs::GET_PATCH_UPDATE,
         behaviour: SubresourceBehaviour::Status,
         printable: true,
     });
-    let cm = row("configmaps", "ConfigMap", "configmap", true, Arc::new(Plain));
-    // Stands for the custom resources: ConfigMaps would have a strategic merge patch.
-    let mut custom = row("customs", "ConfigMap", "custom", true, Arc::new(Plain));
-    custom.unstructured = true;
-    custom.subresources.push(Subresource {
-        name: "scale",
+    let scale = || Subresource {
+        name: "scale".into(),
         kind: GroupVersion::new("autoscaling", "v1").with_kind("Scale"),
         verbs: Verbs::GET_PATCH_UPDATE,
         behaviour: SubresourceBehaviour::Status,
         printable: true,
-    });
+    };
+    let mut cm = row("configmaps", "ConfigMap", "configmap", true, Arc::new(Plain));
+    cm.subresources.push(scale());
+    // Stands for the custom resources: ConfigMaps would have a strategic merge patch.
+    let mut custom = row("customs", "ConfigMap", "custom", true, Arc::new(Plain));
+    custom.unstructured = true;
+    custom.subresources.push(scale());
     let resources = vec![
         store(cm, lifecycle.clone(), engine.resource(config("configmaps"))),
         store(custom, lifecycle, engine.resource(config("customs"))),

@@ -257,6 +257,44 @@ async fn a_patch_to_another_kind_does_not_convert() {
 }
 
 #[tokio::test]
+async fn unknown_fields_precede_the_wrong_version() {
+    let s = serve().await;
+    let body = r#"{"kind":"ConfigMap","apiVersion":"__internal","metadata":{"name":"a"},"data":{}}"#;
+    let strict = s.post(&format!("{CMS}?fieldValidation=Strict"), body).await;
+    assert_eq!(strict.code, 400);
+    assert_eq!(
+        strict.message(),
+        "ConfigMap in version \"__internal\" cannot be handled as a ConfigMap: strict decoding error: unknown field \
+         \"metadata\", unknown field \"data\""
+    );
+    let ignored = s.post(&format!("{CMS}?fieldValidation=Ignore"), body).await;
+    let why = "the API version in the data (__internal) does not match the expected API version (v1)";
+    assert_eq!((ignored.code, ignored.message().as_str()), (400, why));
+}
+
+#[tokio::test]
+async fn a_refused_strategic_merge_patch_is_shown_as_the_merge_left_it() {
+    let s = serve().await;
+    s.config_map("a", "1").await;
+    let body = r#"{"metadata":{"annotations":{"a":null,"b":5}}}"#;
+    let refused = s.patch(&format!("{CMS}/a"), "strategic-merge-patch+json", body).await;
+    assert_eq!(refused.code, 422);
+    let why = "\"map[metadata:map[annotations:map[b:5]]]\": cannot convert int64 to string";
+    assert!(refused.message().ends_with(why), "{}", refused.text);
+}
+
+#[tokio::test]
+async fn directives_count_in_strategic_merge_patches_of_scales() {
+    let s = serve().await;
+    s.config_map("a", "1").await;
+    let body = r#"{"metadata":{"$patch":"explode"}}"#;
+    let path = format!("{CMS}/a/scale");
+    let refused = s.patch(&path, "strategic-merge-patch+json", body).await;
+    let why = "unknown patch type: explode in map: map[$patch:explode]";
+    assert_eq!((refused.code, refused.message().as_str()), (500, why));
+}
+
+#[tokio::test]
 async fn strategic_merge_patches_of_custom_resources_are_refused_before_decoding() {
     let s = serve().await;
     for body in ["{", "[]", r#"{"data":{}}"#] {

@@ -8,6 +8,7 @@ use super::super::options::{FieldValidation, WriteQuery};
 use super::super::{body, finish};
 use super::Reply;
 use super::VerbResult;
+use crate::api::decode::quantities_as_written;
 use crate::apimachinery::codec::json;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
@@ -130,19 +131,22 @@ fn decode_body(call: &Call, bytes: &[u8], body_type: body::BodyType, options: &W
             body::TypeCheck::Filled,
         )
         .map_err(|_| s)?,
-        other => other?,
+        other => other.map_err(|refused| {
+            let strict = check_other_version(call, bytes, body_type, options);
+            strict.err().unwrap_or(refused)
+        })?,
     };
     let given = value.gvk();
     // YAML is not affected: upstream converts it to JSON first, which drops repeated keys.
     let is_repeated = body_type == body::BodyType::Json && !duplicates.is_empty();
-    let strict = options.field_validation == FieldValidation::Strict;
-    let mut findings = match body_type {
-        body::BodyType::Yaml if strict && !duplicates.is_empty() => vec![body::yaml_finding(&duplicates)],
-        _ => duplicates,
-    };
+    let mut findings = repeated(duplicates, body_type, options);
     let refused = |text: &str| body::cannot_be_handled(&given, &expected, text);
     // Go reports errors in the document's order, and of the first of several members of a name too.
     let in_document = || body::explained(call.definition()?, bytes, body_type);
+    // YAML numbers are printed from their values before upstream reads them as quantities.
+    if let (body::BodyType::Json, Some(def)) = (body_type, call.definition()) {
+        quantities_as_written(def, bytes, &mut value);
+    }
     // Explaining the error parses the body again with Go's rules, so it is done only for refused bodies.
     findings.extend(normalize(call, &mut value, |text| {
         refused(in_document().as_deref().unwrap_or(text))
@@ -165,6 +169,34 @@ fn decode_body(call: &Call, bytes: &[u8], body_type: body::BodyType, options: &W
         body::cannot_be_handled(&given, &expected, &text)
     })?;
     Ok(value)
+}
+
+/// Applies `fieldValidation` to a refused body if it is the endpoint's kind in another version.
+fn check_other_version(call: &Call, bytes: &[u8], body_type: body::BodyType, options: &WriteQuery) -> Result<()> {
+    let expected = call.kind();
+    let other = match type_check(call) {
+        body::TypeCheck::Filled => body::other_version(bytes, body_type, &expected),
+        // Custom resources are decoded in any version.
+        body::TypeCheck::Required => None,
+    };
+    let Some(other) = other else { return Ok(()) };
+    let mut findings = repeated(other.duplicates, body_type, options);
+    findings.extend(other.unknown);
+    if body_type == body::BodyType::Json {
+        findings = in_order(call, bytes, findings);
+    }
+    options.handle_strict_errors(findings, &call.cx.warnings, |text| {
+        body::cannot_be_handled(&other.given, &expected, &text)
+    })
+}
+
+/// Repeated members as findings of strict decoding.
+fn repeated(duplicates: Vec<String>, body_type: body::BodyType, options: &WriteQuery) -> Vec<String> {
+    let is_strict = options.field_validation == FieldValidation::Strict;
+    match body_type {
+        body::BodyType::Yaml if is_strict && !duplicates.is_empty() => vec![body::yaml_finding(&duplicates)],
+        _ => duplicates,
+    }
 }
 
 /// True if the endpoint's bodies are custom resources, not the `Scale` of one.
@@ -190,7 +222,9 @@ pub(crate) fn normalize(call: &Call, value: &mut Value, wrap: impl FnOnce(&str) 
         // An explicit empty list resets managed fields, but the schema drops empty lists: restore it.
         let at = ["metadata", "managedFields"];
         let forget = matches!(value.at(&at), Value::Array(a) if a.iter().all(Value::is_empty_value));
-        let findings = resource.schema.normalize(value).map_err(|s| reframe(s, wrap))?;
+        let decoded = resource.schema.normalize_with_empties(value);
+        let (findings, empties) = decoded.map_err(|s| reframe(s, wrap))?;
+        call.cx.empties.set(empties);
         if forget {
             value.set(&at, Vec::<Value>::new());
         }

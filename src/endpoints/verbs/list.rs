@@ -23,7 +23,8 @@ const MEMORY: usize = 512 << 10;
 pub(crate) async fn list(call: Call) -> VerbResult {
     // Decided before the list runs, by the number of all objects of the kind: which of them match is only known
     // after the comparisons.
-    if takes_long(&call.query, query_length(&call), call.store().storage().count()) {
+    let objects = call.store().storage().count();
+    if is_of_another_state(&call.query) || takes_long(&call.query, query_length(&call), objects) {
         offload::run_offloaded(MEMORY, answer(call)).await
     } else {
         answer(call).await
@@ -41,6 +42,13 @@ fn takes_long(query: &Query, length: usize, objects: usize) -> bool {
     let terms = || 2 + commas("labelSelector") + commas("fieldSelector");
     // Each of the two selectors has one term more than it has commas, hence the 2 in `terms`.
     length > SHORT_QUERY || objects > MANY || objects * terms() > MANY_COMPARISONS
+}
+
+/// True if the list may read another state than the current one, whose number of objects is not known: a past one,
+/// of which a hundred thousand objects may have been deleted since, or a future one that it waits for.
+fn is_of_another_state(query: &Query) -> bool {
+    // "0" is any state, for which the current one is taken.
+    !matches!(query.text("resourceVersion"), "" | "0") || !query.text("continue").is_empty()
 }
 
 /// Parses the query of a watch and passes it to `check`, on the compute pool if it is long. `check` also drops
@@ -174,5 +182,19 @@ mod tests {
         assert!(!takes_long(&query(1), 100, MANY) && takes_long(&query(1), 100, MANY + 1));
         assert!(!takes_long(&query(1), SHORT_QUERY, 0) && takes_long(&query(1), SHORT_QUERY + 1, 0));
         assert!(!takes_long(&query(680), 2000, 10) && takes_long(&query(680), 2000, 20));
+    }
+
+    #[test]
+    fn the_objects_of_a_past_or_future_state_are_not_counted_by_those_of_the_current_one() {
+        let of_another = |query: &str| is_of_another_state(&Query::parse(query));
+        for query in [
+            "resourceVersion=7&resourceVersionMatch=Exact",
+            "resourceVersion=7&limit=1",
+            "resourceVersion=7",
+            "continue=x",
+        ] {
+            assert!(of_another(query), "{query}");
+        }
+        assert!(!of_another("") && !of_another("resourceVersion=0&limit=1"));
     }
 }

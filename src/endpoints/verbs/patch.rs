@@ -5,25 +5,24 @@
 
 use super::super::call::Call;
 use super::super::negotiate::Codecs;
-use super::super::options::WriteQuery;
+use super::super::options::{FieldValidation, WriteQuery};
 use super::super::{body, finish};
 use super::Reply;
 use super::VerbResult;
 use super::create::{in_order, normalize, type_check};
 use super::update::{absent, custom};
-use crate::api::{
-    self,
-    decode::{coerce, explain},
-};
+use crate::api;
+use crate::api::decode::{coerce, explain, has_float, quantities_as_written};
+use crate::api::patch_schema::PatchType as PatchSchema;
 use crate::apimachinery::apply::{self, ApplyRequest, Writer};
 use crate::apimachinery::codec::json;
 use crate::apimachinery::field::{FieldError, FieldPath, quote};
 use crate::apimachinery::gvk::GroupVersion;
 use crate::apimachinery::object::ObjectView;
-use crate::apimachinery::patch::{go_print, json_patch::JsonPatch, merge, shown, strategic};
+use crate::apimachinery::patch::{Decoding, go_print, json_patch::JsonPatch, merge, shown, strategic};
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::time;
-use crate::apimachinery::value::{Map, Value};
+use crate::apimachinery::value::Value;
 use crate::registry::schema::reset_set;
 use crate::registry::write::WriteOptions;
 use crate::registry::{SubresourceBehaviour, Updated};
@@ -161,7 +160,7 @@ impl Patcher {
 
     /// True for a JSON patch whose result can be much larger than the patch and the live object.
     fn has_copies(&self) -> bool {
-        let decode = || JsonPatch::decode(&self.bytes, false);
+        let decode = || JsonPatch::decode(&self.bytes, Decoding::Lenient);
         self.patch_type == PatchType::Json && decode().is_ok_and(|patch| patch.has_copies())
     }
 
@@ -174,14 +173,14 @@ impl Patcher {
             (PatchType::Json, Some(live)) => {
                 // Decoded for every attempt: conflicts are rare, and a kept patch would need a copy for each
                 // application.
-                let patch = JsonPatch::decode(&self.bytes, self.prefixed())?;
+                let patch = JsonPatch::decode(&self.bytes, self.decoding())?;
                 let findings = patch.findings.clone();
                 self.decoded(patch.apply(live.clone())?, findings, || {
                     self.document_in_errors(live, shown::operated)
                 })?
             }
             (PatchType::Merge, Some(live)) => {
-                let (patch, duplicates) = merge::decode(&self.bytes, self.prefixed())?;
+                let (patch, duplicates) = merge::decode(&self.bytes, self.decoding())?;
                 let mut object = live.clone();
                 merge::apply(&mut object, patch);
                 let shown = || self.document_in_errors(live, shown::merged);
@@ -194,8 +193,11 @@ impl Patcher {
         Ok(object)
     }
 
-    fn prefixed(&self) -> bool {
-        self.options.field_validation != super::super::options::FieldValidation::Ignore
+    fn decoding(&self) -> Decoding {
+        match self.options.field_validation {
+            FieldValidation::Ignore => Decoding::Lenient,
+            FieldValidation::Warn | FieldValidation::Strict => Decoding::Strict,
+        }
     }
 
     /// The patched document as error messages quote it; `patched` applies a JSON patch to JSON.
@@ -218,6 +220,11 @@ impl Patcher {
         mut findings: Vec<String>,
         shown: impl Fn() -> Option<String>,
     ) -> Result<Value> {
+        if let Some(def) = self.call.definition().filter(|_| has_float(&object))
+            && let Some(document) = shown()
+        {
+            quantities_as_written(def, document.as_bytes(), &mut object);
+        }
         // Findings are sorted by their position in the patched document, so it is encoded before normalizing.
         let text = json::to_vec(&object);
         let shown = || shown().unwrap_or_else(|| String::from_utf8_lossy(&text).into_owned());
@@ -240,18 +247,15 @@ impl Patcher {
             }
         }
         // Like upstream's decoder, a missing kind defaults to the endpoint's. A missing version selects the
-        // internal type, whose JSON has none of the members.
+        // internal type, whose JSON has hardly any of the members.
         let is_internal = |v: &GroupVersion| &*v.version == body::INTERNAL_VERSION && v.group == expected.group;
         let has_version = version.is_some_and(|v| !is_internal(&v));
         if !has_kind {
             object.set(&["kind"], expected.kind.as_str());
         }
-        // All members are reported as unknown because Go's internal types have no JSON tags that match them. The
-        // result has no name, hence the check against an empty object.
+        // The result has no name, hence the check against an empty object.
         if !has_version && ObjectView::kind(&object) == expected.kind.as_str() {
-            let members = object.as_object().into_iter().flat_map(Map::keys);
-            let unknown = members.filter(|key| !matches!(*key, "apiVersion" | "kind"));
-            findings.extend(unknown.map(|key| format!("unknown field {}", quote(key))));
+            findings.extend(body::unknown_to_internal(&object));
             self.handle_strict_errors(findings, shown)?;
             return self.call.check_body_name(&Value::object()).map(|()| object);
         }
@@ -283,17 +287,27 @@ impl Patcher {
     fn strategic(&self, live: &Value) -> Result<Value> {
         let (patch, duplicates) = strategic::decode(&self.bytes)?;
         let patch = Value::Object(patch);
-        let shown = || go_print(&patch);
         let resource = self.call.resource();
-        let mut object = match resource.schema.strategic_merge(live, &patch) {
-            None => return Err(unsupported()),
-            // Scale and similar kinds have no lists, so a JSON merge patch is equivalent.
-            Some(_) if self.call.kind() != resource.gvk() => {
-                let mut merged = live.clone();
-                merge::apply(&mut merged, patch.clone());
+        let definition = self.call.definition().map(PatchSchema::Def);
+        // What upstream's merge leaves of the patch, because it works in place.
+        let shown = || match (live, &patch, definition) {
+            (Value::Object(live), Value::Object(patch), Some(schema)) => {
+                go_print(&Value::Object(strategic::leftover(live, patch.clone(), schema)))
+            }
+            _ => go_print(&patch),
+        };
+        // A subresource of its own kind (Scale) has its own schema, too.
+        let has_own = self.call.kind() != resource.gvk() && resource.schema.definition().is_some();
+        let mut object = match definition.filter(|_| has_own) {
+            Some(schema) => {
+                let (mut merged, patch) = (live.clone(), patch.as_object().cloned());
+                strategic::apply(&mut merged, patch.unwrap_or_default(), schema)?;
                 merged
             }
-            Some(merged) => merged?,
+            None => match resource.schema.strategic_merge(live, &patch) {
+                Some(merged) => merged?,
+                None => return Err(unsupported()),
+            },
         };
         // Upstream converts the merged map to the typed object (`FromUnstructuredWithValidation`), so a field of the
         // wrong type takes precedence over unknown fields.

@@ -1,7 +1,7 @@
 //! ConversionReviews: encodes the request and validates the response. No I/O.
 
 use crate::apimachinery::codec::json;
-use crate::apimachinery::field::{ErrorList, FieldPath, aggregate, quote};
+use crate::apimachinery::field::{ErrorList, FieldPath, aggregate, cut, quote};
 use crate::apimachinery::gvk::GroupVersion;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::patch::go_type;
@@ -69,6 +69,8 @@ pub enum InvalidResponse {
 /// Why a converted object is not accepted, with upstream's message; the caller prepends the object's position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unacceptable {
+    /// Not an object with a kind.
+    Undecodable(String),
     /// Another version or kind than requested.
     Type(String),
     /// Another name, namespace or UID than the original.
@@ -175,6 +177,9 @@ fn check_type(version: ReviewVersion, review: &Value) -> Result<(), InvalidRespo
 /// `Unacceptable`.
 pub fn accept(original: &Value, mut converted: Value, desired: &str) -> Result<Value, Unacceptable> {
     let wrong = |why: String| Err(Unacceptable::Type(why));
+    if let Some(why) = undecodable(&converted) {
+        return Err(Unacceptable::Undecodable(why));
+    }
     let got = converted.api_version();
     if got != desired {
         return wrong(format!("invalid groupVersion (expected {desired}, received {got})"));
@@ -194,6 +199,28 @@ pub fn accept(original: &Value, mut converted: Value, desired: &str) -> Result<V
     let metadata = restored(original.get("metadata"), &converted)?;
     converted.set(&["metadata"], metadata);
     Ok(converted)
+}
+
+/// Why upstream cannot decode a converted object.
+fn undecodable(converted: &Value) -> Option<String> {
+    /// Of the object in the message.
+    const SHOWN: usize = 4 * 1024;
+    let found = match converted {
+        Value::Object(_) if !converted.str_at(&["kind"]).is_empty() => return None,
+        Value::Object(_) => {
+            let shown = cut(json::to_string(converted), SHOWN);
+            return Some(format!("Object 'Kind' is missing in '{shown}'"));
+        }
+        // Go leaves a null out of the raw objects.
+        Value::Null => return Some("unexpected end of JSON input".to_owned()),
+        Value::Bool(_) => "bool",
+        Value::Int(_) | Value::Float(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+    };
+    Some(format!(
+        "json: cannot unmarshal {found} into Go value of type map[string]interface {{}}"
+    ))
 }
 
 /// The original's metadata with the labels and annotations of the converted object.

@@ -197,7 +197,9 @@ impl Review {
 /// Upstream words it differently for one object and for one of several.
 fn refusal(what: &str, why: &Unacceptable, index: usize, of_several: bool) -> String {
     let (kind, why) = match (why, of_several) {
-        (Unacceptable::Type(why) | Unacceptable::Identity(why), true) => {
+        // As upstream, without the webhook.
+        (Unacceptable::Undecodable(why), false) => return why.clone(),
+        (Unacceptable::Undecodable(why) | Unacceptable::Type(why) | Unacceptable::Identity(why), true) => {
             (format!("invalid converted object at index {index}"), why)
         }
         (Unacceptable::Metadata(why), true) => (format!("invalid metadata in object at index {index}"), why),

@@ -60,37 +60,37 @@ impl Path {
         }
     }
 
-    /// The value; null if it, or an object around it, is missing.
-    fn get<'v>(&self, object: &'v Value) -> Result<&'v Value, WrongType> {
+    /// The value; `None` if it, or an object around it, is missing.
+    fn get<'v>(&self, object: &'v Value) -> Result<Option<&'v Value>, WrongType> {
         let mut at = object;
         for (i, name) in self.names.iter().enumerate() {
             match at {
-                // Null members count as absent, as for a pointer in Go.
-                Value::Null => return Ok(at),
+                // For objects around the value null counts as absent; for the value itself, it is a wrong type.
+                Value::Null => return Ok(None),
                 Value::Object(m) => match m.get(name) {
                     Some(v) => at = v,
-                    None => return Ok(&Value::Null),
+                    None => return Ok(None),
                 },
                 // Only objects can be descended into; the message names the path up to here.
                 v => return Err(accessor(&self.names[..=i], v, "map[string]interface{}")),
             }
         }
-        Ok(at)
+        Ok(Some(at))
     }
 
     fn integer(&self, object: &Value) -> Result<Option<i64>, WrongType> {
         match self.get(object)? {
-            Value::Null => Ok(None),
-            Value::Int(n) => Ok(Some(*n)),
-            v => Err(accessor(&self.names, v, "int64")),
+            None => Ok(None),
+            Some(Value::Int(n)) => Ok(Some(*n)),
+            Some(v) => Err(accessor(&self.names, v, "int64")),
         }
     }
 
     fn string<'v>(&self, object: &'v Value) -> Result<&'v str, WrongType> {
         match self.get(object)? {
-            Value::Null => Ok(""),
-            Value::String(s) => Ok(s),
-            v => Err(accessor(&self.names, v, "string")),
+            None => Ok(""),
+            Some(Value::String(s)) => Ok(s),
+            Some(v) => Err(accessor(&self.names, v, "string")),
         }
     }
 
@@ -196,7 +196,7 @@ impl Scale {
     /// The entry for the resource.
     pub(crate) fn subresource(&self) -> Subresource {
         Subresource {
-            name: "scale",
+            name: "scale".into(),
             kind: GroupVersionKind::new("autoscaling", "v1", "Scale"),
             verbs: Verbs::GET_PATCH_UPDATE,
             behaviour: SubresourceBehaviour::Custom(self.0.clone()),
@@ -240,12 +240,18 @@ mod tests {
                    "metadata": {"name": "w", "namespace": "n", "uid": "u", "resourceVersion": "7"},
                    "spec": {"replicas": 3}, "status": {"replicas": 1, "selector": "a=b"}})
         );
-        let (_, found) = paths().scale(&json!({"spec": {}})).expect("a scale");
-        assert!(!found);
+        for without in [json!({"spec": {}}), json!({"spec": {"deep": null}})] {
+            let (_, found) = paths().scale(&without).expect("a scale");
+            assert!(!found);
+        }
         for (object, want) in [
             (
                 json!({"spec": {"deep": {"size": "x"}}}),
                 ".spec.deep.size accessor error: x is of the type string, expected int64",
+            ),
+            (
+                json!({"spec": {"deep": {"size": null}}}),
+                ".spec.deep.size accessor error: <nil> is of the type <nil>, expected int64",
             ),
             (
                 json!({"spec": {"deep": [1]}}),

@@ -326,7 +326,7 @@ pub(super) fn outline(definition: &Definition, version: &Version, schema: Arc<dy
     let names = &definition.accepted;
     let gvr = GroupVersionResource::new(&definition.group, &version.name, names.plural());
     let status = version.status.then(|| Subresource {
-        name: "status",
+        name: "status".into(),
         kind: GroupVersionKind::new(&definition.group, &version.name, names.kind()),
         verbs: Verbs::GET_PATCH_UPDATE,
         behaviour: SubresourceBehaviour::Status,

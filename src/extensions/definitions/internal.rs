@@ -2,7 +2,7 @@
 //! (schema, subresources, columns, selectable fields) moves to the top of the spec, and the paths in error
 //! messages show it (`k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1/conversion.go`).
 
-use crate::apimachinery::codec::json;
+use super::printed;
 use crate::apimachinery::value::Value;
 
 static NULL: Value = Value::Null;
@@ -110,25 +110,24 @@ impl<'a> Internal<'a> {
         }
     }
 
-    /// The versions as upstream prints them. Schemas and what else belongs to one version only are not
-    /// printed.
+    /// The versions as upstream prints them, cut after what fits into an error.
     pub(super) fn print_versions(&self) -> String {
         // Go prints a nil slice as null, an empty one as a list.
         if self.absent {
             return "null".to_owned();
         }
-        let member = |v: &Value, key: &str| json::to_string(v.get(key));
-        let flag = |v: &Value, key: &str| v.get(key).as_bool() == Some(true);
-        let all = self.versions.iter().map(|Version { sent: v, .. }| {
-            format!(
-                "{{\"Name\":{},\"Served\":{},\"Storage\":{},\"Deprecated\":{},\"DeprecationWarning\":{},\"Schema\":null,\"Subresources\":null,\"AdditionalPrinterColumns\":null,\"SelectableFields\":null}}",
-                member(v, "name"),
-                flag(v, "served"),
-                flag(v, "storage"),
-                flag(v, "deprecated"),
-                member(v, "deprecationWarning"),
-            )
-        });
-        format!("[{}]", all.collect::<Vec<_>>().join(","))
+        let mut out = String::from("[");
+        for (i, Version { sent, own }) in self.versions.iter().enumerate() {
+            if out.len() > printed::LIMIT {
+                return out;
+            }
+            if i > 0 {
+                out.push(',');
+            }
+            let parts = [own.schema, own.subresources, own.columns, own.selectable];
+            out.push_str(&printed::version(sent, parts));
+        }
+        out.push(']');
+        out
     }
 }

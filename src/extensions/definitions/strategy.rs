@@ -14,11 +14,11 @@ use crate::registry::strategy::{DeleteStrategy, Rules, Strategy, reset_spec_or_s
 /// Strategy of CustomResourceDefinitions.
 pub(crate) struct CustomResourceDefinition;
 
-/// Name of the version with `storage: true`, or `""`.
-fn storage_version(v: &Value) -> &str {
+/// Name of the first version with `storage: true`.
+fn storage_version(v: &Value) -> Option<&str> {
     let versions = v.at(&["spec", "versions"]).items();
     let found = versions.iter().find(|x| x.get("storage").as_bool() == Some(true));
-    found.map_or("", |x| x.str_at(&["name"]))
+    found.map(|x| x.str_at(&["name"]))
 }
 
 fn set_if_empty(v: &mut Value, path: &[&str], value: impl Into<Value>) {
@@ -37,10 +37,13 @@ fn restore(new: &mut Value, old: &Value, member: &str) {
 
 /// Adds the storage version to `status.storedVersions`.
 fn note_storage_version(v: &mut Value) {
-    let stored = storage_version(v).to_owned();
+    // Even an empty name, as upstream: validation refuses it.
+    let Some(stored) = storage_version(v).map(str::to_owned) else {
+        return;
+    };
     let mut all = v.at(&["status", "storedVersions"]).items().to_vec();
     // Order matters: the last one added is the newest, and existing ones keep their place.
-    if !stored.is_empty() && !all.iter().any(|x| x.as_str() == Some(&stored)) {
+    if !all.iter().any(|x| x.as_str() == Some(&stored)) {
         all.push(stored.into());
         v.set(&["status", "storedVersions"], all);
     }
@@ -51,6 +54,7 @@ impl Strategy for CustomResourceDefinition {
     fn rules(&self) -> Rules {
         Rules {
             costly_validation: true,
+            names_by_content: Some(validation::name),
             ..Rules::DEFAULT
         }
     }
@@ -196,6 +200,13 @@ mod tests {
         CustomResourceDefinition.prepare_update(&mut new, &v);
         assert_eq!(new.at(&["status", "storedVersions"]), &json!(["v1", "v2"]));
         assert_eq!(new.at(&["metadata", "generation"]), &2i64.into());
+    }
+
+    #[test]
+    fn a_storage_version_without_a_name_is_stored_too() {
+        let mut v = json!({"spec": {"versions": [{"storage": true}, {"name": "v1", "storage": true}]}});
+        CustomResourceDefinition.prepare_create(&mut v);
+        assert_eq!(v.at(&["status", "storedVersions"]), &json!([""]));
     }
 
     #[test]

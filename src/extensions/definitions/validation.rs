@@ -26,7 +26,7 @@ use std::collections::HashSet;
 
 /// The errors of a new definition.
 pub(super) fn create(v: &Value) -> ErrorList {
-    let mut out = name(v);
+    let mut out = ErrorList::new();
     spec(&mut out, v, &Options::default());
     // Accepted names are the server's own on create, but upstream validates them as well.
     names::valid(&mut out, v.at(&["status", "acceptedNames"]), &accepted_names());
@@ -44,7 +44,12 @@ pub(super) fn update(new: &Value, old: &Value) -> ErrorList {
     let mut immutable = |path: &[&str]| {
         if new.at(path) != old.at(path) {
             let at = path[1..].iter().fold(FieldPath::new(path[0]), |p, k| p.child(k));
-            out.push(FieldError::invalid(&at, new.at(path).clone(), "field is immutable"));
+            let shown = new.at(path).clone();
+            // The type of the scope is an enumeration in Go.
+            out.push(match path {
+                [_, "scope"] => FieldError::invalid_enum(&at, shown, "field is immutable"),
+                _ => FieldError::invalid(&at, shown, "field is immutable"),
+            });
         }
     };
     // Before establishment nothing is served, so scope and kind may still be corrected.
@@ -73,23 +78,13 @@ fn accepted_names() -> FieldPath {
     FieldPath::new("status").child("acceptedNames")
 }
 
-fn name(v: &Value) -> ErrorList {
-    let mut out = ErrorList::new();
-    let expected = format!(
-        "{}.{}",
-        v.at(&["spec", "names"]).str_at(&["plural"]),
-        v.str_at(&["spec", "group"])
-    );
-    // A generated name could never match, but upstream checks both in this order.
-    for key in ["generateName", "name"] {
-        let name = v.meta(key);
-        if !name.is_empty() && name != expected {
-            let at = FieldPath::new("metadata").child(key);
-            let why = "must be spec.names.plural+\".\"+spec.group";
-            out.push(FieldError::invalid(&at, name, why));
-        }
+/// What is wrong with the name, which consists of the plural and the group.
+pub(super) fn name(v: &Value, name: &str) -> Vec<String> {
+    let parts = [v.str_at(&["spec", "names", "plural"]), v.str_at(&["spec", "group"])];
+    match name == parts.join(".") {
+        true => Vec::new(),
+        false => vec!["must be spec.names.plural+\".\"+spec.group".to_owned()],
     }
-    out
 }
 
 fn spec(out: &mut ErrorList, v: &Value, options: &Options) {
@@ -126,7 +121,7 @@ fn spec(out: &mut ErrorList, v: &Value, options: &Options) {
     let strategy = spec.at(&["conversion", "strategy"]);
     if preserve && !strategy.is_null() && strategy.as_str() != Some("None") {
         let why = "must be None if spec.preserveUnknownFields is true";
-        out.push(FieldError::invalid(
+        out.push(FieldError::invalid_enum(
             &conversion_at.child("strategy"),
             strategy.clone(),
             why,
@@ -162,7 +157,7 @@ fn supported(out: &mut ErrorList, v: &Value, key: &str, path: &FieldPath, suppor
     match v.str_at(&[key]) {
         "" => out.push(FieldError::required(&path.child(key), "")),
         other if !supported.contains(&other) => {
-            out.push(FieldError::not_supported(&path.child(key), other, supported));
+            out.push(FieldError::not_supported_string(&path.child(key), other, supported));
         }
         _ => {}
     }

@@ -26,7 +26,8 @@ impl Permit {
     }
 
     /// The name of the level.
-    pub fn level_name(&self) -> &Arc<str> {
+    #[cfg(test)]
+    pub(crate) fn level_name(&self) -> &Arc<str> {
         &self.level.name
     }
 

@@ -125,7 +125,7 @@ impl<T> QueueSet<T> {
                 if self.reclaim(now, is_idle) || self.next_to_serve().is_some_and(|(next, _)| next != index) {
                     continue;
                 }
-                let Some((index, id)) = self.next_out_of_turn(now) else {
+                let Some((index, id)) = self.next_out_of_turn(now, seats) else {
                     return;
                 };
                 self.requests.get_mut(id).out_of_turn = true;
@@ -159,20 +159,21 @@ impl<T> QueueSet<T> {
     }
 
     /// A request that may run although the queue whose turn it is waits for more seats than are free, and its
-    /// queue. Its seat is free, or taken from a request that computes.
+    /// queue. Its seat is free, or taken from a request that computes. `seats` are those of the waiting request.
     ///
     /// A wide request at the head of the order keeps every other flow waiting until enough seats are free for
     /// it, which takes long while the seats are held by requests that compute: a few hundred large lists of one
     /// user delayed everybody's small GETs by 0.2 s. Therefore flows that have nothing unfinished may run
-    /// one-seat requests out of turn, on at most a quarter of the seats, so that the wide request still gets
-    /// its own. They are charged as usual. Without requests that run longer than the hold time the order is
-    /// upstream's.
-    fn next_out_of_turn(&mut self, now: Duration) -> Option<(u32, Id)> {
+    /// one-seat requests out of turn, on at most a quarter of the seats and never on those that the wide request
+    /// needs, so that a stream of them cannot starve it. They are charged as usual. Without requests that run
+    /// longer than the hold time the order is upstream's.
+    fn next_out_of_turn(&mut self, now: Duration, seats: u32) -> Option<(u32, Id)> {
         /// Queues that are held back and skipped at most; each takes a lookup.
         const MAX_SKIPPED: usize = 16;
         let oldest = self.requests.get(self.requests.first_executing()?);
         let is_held_up = now.saturating_sub(oldest.started) >= self.hold;
-        if !is_held_up || self.out_of_turn_seats >= (self.limit / OUT_OF_TURN_FRACTION).max(1) {
+        let fraction = (self.limit / OUT_OF_TURN_FRACTION).max(1);
+        if !is_held_up || self.out_of_turn_seats >= fraction.min(self.limit.saturating_sub(seats)) {
             return None;
         }
         let candidates = self.narrow_and_idle.iter().take(MAX_SKIPPED);

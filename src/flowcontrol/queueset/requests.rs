@@ -171,6 +171,7 @@ impl<T> Requests<T> {
         let request = self.get_mut(id);
         request.state = State::Executing;
         (request.started, request.holds_since) = (now, now);
+        // A copy, here and below: the ends of the list and the requests that it links are both in `self`.
         let mut list = self.executing;
         self.push_back(&mut list, id);
         self.executing = list;

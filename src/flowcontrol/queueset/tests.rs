@@ -229,6 +229,20 @@ fn narrow_requests_of_idle_flows_pass_a_wide_request_that_does_not_fit() {
 }
 
 #[test]
+fn a_request_that_needs_all_seats_is_not_passed() {
+    for seats in [4, 5] {
+        let mut set = QueueSet::new(ms(0), queues(64, 1, 9), 4, ms(20)).keeping_seats_if(|computes: &bool| *computes);
+        let computing = id(set.start(ms(0), WorkEstimate::seats(3), 1, 0, true));
+        let wide = id(set.start(ms(1), WorkEstimate::seats(seats), 1, 0, false));
+        set.advance(ms(20));
+        let narrow = id(set.start(ms(30), WorkEstimate::ONE_SEAT, 2, 0, true));
+        assert!(set.is_waiting(narrow), "it would keep {seats} seats from becoming free");
+        set.finish(ms(31), computing);
+        assert!(!set.is_waiting(wide));
+    }
+}
+
+#[test]
 fn a_level_without_queues_rejects_and_an_exempt_one_does_not() {
     let mut reject = QueueSet::new(ms(0), Queuing::Reject, 1, NEVER);
     let first = id(reject.start(ms(0), WorkEstimate::ONE_SEAT, 0, 0, ()));

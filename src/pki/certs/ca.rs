@@ -81,7 +81,7 @@ struct Parts {
 }
 
 impl DynamicCa {
-    /// Reads the bundle from a file. `Reload::check_now` re-reads it.
+    /// Reads the bundle from a file. Who serves with it re-reads it when the file changes.
     ///
     /// # Errors
     /// Fails if the file cannot be read or holds no usable bundle.
@@ -102,7 +102,7 @@ impl DynamicCa {
     }
 
     /// A bundle without a file; only [`DynamicCa::replace`] changes it.
-    pub fn fixed(pool: CaPool) -> Arc<Self> {
+    pub(crate) fn fixed(pool: CaPool) -> Arc<Self> {
         Arc::new(Self {
             path: None,
             parts: Mutex::new(Parts::of(pool.clone())),
@@ -113,7 +113,7 @@ impl DynamicCa {
     }
 
     /// The current bundle, with the CAs that are shared.
-    pub fn current(&self) -> Arc<CaPool> {
+    pub(crate) fn current(&self) -> Arc<CaPool> {
         self.current.load_full()
     }
 
@@ -123,7 +123,7 @@ impl DynamicCa {
     }
 
     /// Replaces the bundle and notifies the subscribers. CAs that are shared stay.
-    pub fn replace(&self, pool: CaPool) {
+    pub(crate) fn replace(&self, pool: CaPool) {
         self.change(|parts| parts.own = pool);
     }
 
@@ -151,7 +151,7 @@ impl DynamicCa {
     }
 
     /// A receiver of the replacement counter; it changes with every replacement.
-    pub fn subscribe(&self) -> watch::Receiver<u64> {
+    pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
 }

@@ -2,7 +2,7 @@
 //! [`Special::of`].
 
 use super::{announce_trailers, origin, wants_trailers};
-use crate::request::headers::remove_all;
+use crate::request::headers::{listed, remove_all};
 use http::Method;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
@@ -153,12 +153,8 @@ impl Special {
 /// Removes the headers that `Connection` names, which are hop-by-hop too.
 fn remove_named(headers: &mut HeaderMap) {
     // Collected first: the names borrow from the map that changes.
-    let named: Vec<HeaderName> = headers
-        .get_all(header::CONNECTION)
-        .iter()
-        .filter_map(|v| v.to_str().ok())
-        .flat_map(|v| v.split(','))
-        .filter_map(|n| HeaderName::from_bytes(n.trim().as_bytes()).ok())
+    let named: Vec<HeaderName> = listed(headers, header::CONNECTION)
+        .filter_map(|name| HeaderName::from_bytes(name.as_bytes()).ok())
         .collect();
     for name in named {
         headers.remove(name);

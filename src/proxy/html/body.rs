@@ -3,7 +3,7 @@
 use super::Page;
 use crate::proxy::links::Links;
 use crate::request::body::BoxError;
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::{DeflateDecoder, DeflateEncoder, GzEncoder, MultiGzDecoder};
 use http::{HeaderMap, header};
@@ -12,15 +12,17 @@ use std::io::{Result, Write};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-/// Bytes processed per step if they are not compressed.
-const PIECE: usize = 16 << 10;
-/// Compressed bytes processed per step: bounds the output per step to about 32 KiB, since gzip expands up to a
+/// Bytes of a page that are rewritten per step.
+const PIECE: usize = 4 << 10;
+/// Compressed bytes decompressed per step: bounds the output per step to about 32 KiB, since gzip expands up to a
 /// thousandfold.
 const PACKED_PIECE: usize = 32;
+/// What such a step counts beside the page: it can begin members of a gzip stream, each of which allocates a decoder.
+const PACKED_STEP: usize = 1 << 10;
 
-/// Bytes of a page, compressed and not, that a poll works on without output before other tasks of the thread get their
+/// Bytes of a page, before and after it is rewritten, that are worked on before other tasks of the thread get their
 /// turn. Compressing that much again takes some 100 µs.
-const TURN: usize = 8 << 10;
+const TURN: usize = 16 << 10;
 
 /// Content encoding of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +38,12 @@ pub(crate) enum Encoding {
 /// A body whose links are rewritten.
 pub(crate) struct Rewritten<B> {
     inner: B,
+    /// Bytes received but not yet decompressed.
     rest: Bytes,
+    /// Bytes decompressed but not yet rewritten.
+    plain: Bytes,
+    /// What is left of the turn.
+    turn: usize,
     page: Page,
     codec: Codec,
     trailers: Option<HeaderMap>,
@@ -78,6 +85,8 @@ impl<B> Rewritten<B> {
         Self {
             inner,
             rest: Bytes::new(),
+            plain: Bytes::new(),
+            turn: TURN,
             page: Page::new(links),
             codec: Codec::new(encoding),
             trailers: None,
@@ -101,24 +110,18 @@ impl Codec {
         }
     }
 
-    /// Received bytes processed per step.
-    fn piece(&self) -> usize {
-        match self {
-            Self::Identity => PIECE,
-            Self::Gzip(..) | Self::Deflate(..) => PACKED_PIECE,
-        }
-    }
-
-    fn unpack(&mut self, packed: &[u8]) -> Result<Vec<u8>> {
+    /// Decompresses a piece of `packed`, and takes it from there.
+    fn unpack(&mut self, packed: &mut Bytes) -> Result<Bytes> {
         fn all<D: Write>(d: &mut D, packed: &[u8]) -> Result<()> {
             d.write_all(packed)?;
             // Flushed, so that the rewriter sees everything that this piece contains.
             d.flush()
         }
+        let piece = |packed: &mut Bytes| packed.split_to(PACKED_PIECE.min(packed.len()));
         match self {
-            Self::Identity => Ok(packed.to_vec()),
-            Self::Gzip(d, _) => all(d, packed).map(|()| std::mem::take(d.get_mut())),
-            Self::Deflate(d, _) => all(d, packed).map(|()| std::mem::take(d.get_mut())),
+            Self::Identity => Ok(std::mem::take(packed)),
+            Self::Gzip(d, _) => all(d, &piece(packed)).map(|()| std::mem::take(d.get_mut()).into()),
+            Self::Deflate(d, _) => all(d, &piece(packed)).map(|()| std::mem::take(d.get_mut()).into()),
         }
     }
 
@@ -154,12 +157,18 @@ impl Codec {
 }
 
 impl<B> Rewritten<B> {
-    /// Processes a piece. Returns what can be sent, and how many bytes were worked on.
-    fn more(&mut self, packed: &[u8]) -> Result<(Vec<u8>, usize)> {
-        let plain = self.codec.unpack(packed)?;
-        let mut out = Vec::with_capacity(plain.len() + 64);
-        self.page.push(&plain, &mut out);
-        Ok((self.codec.pack(out, false)?, packed.len() + plain.len()))
+    /// Processes a piece. Returns what can be sent.
+    fn step(&mut self) -> Result<Vec<u8>> {
+        if self.plain.is_empty() {
+            self.plain = self.codec.unpack(&mut self.rest)?;
+            self.turn = self.turn.saturating_sub(PACKED_STEP);
+            return Ok(Vec::new());
+        }
+        let piece = self.plain.split_to(PIECE.min(self.plain.len()));
+        let mut out = Vec::with_capacity(piece.len() + 64);
+        self.page.push(&piece, &mut out);
+        self.turn = self.turn.saturating_sub(piece.len() + out.len());
+        self.codec.pack(out, false)
     }
 
     fn end(&mut self) -> Result<Vec<u8>> {
@@ -183,24 +192,22 @@ where
         cx: &mut Context<'_>,
     ) -> Poll<Option<std::result::Result<Frame<Bytes>, BoxError>>> {
         let this = &mut *self;
-        let mut turn = TURN;
         loop {
-            if !this.rest.is_empty() {
-                // A page that compresses well gives no output for long.
-                if turn == 0 {
+            if !this.rest.is_empty() || !this.plain.is_empty() {
+                // Kept over polls: whoever sends the page polls as long as there is output. A page that compresses
+                // well gives none for long.
+                if this.turn == 0 {
+                    this.turn = TURN;
                     cx.waker().wake_by_ref();
                     return Poll::Pending;
                 }
-                let piece = this.rest.split_to(this.codec.piece().min(this.rest.len()));
-                match this.more(&piece) {
-                    Ok((out, worked)) if out.is_empty() => {
-                        turn = turn.saturating_sub(worked);
-                        continue;
-                    }
-                    Ok((out, _)) => return Poll::Ready(Some(Ok(Frame::data(out.into())))),
+                match this.step() {
+                    Ok(out) if out.is_empty() => continue,
+                    Ok(out) => return Poll::Ready(Some(Ok(Frame::data(out.into())))),
                     Err(e) => {
                         // Nothing more can be decoded: what is left must not be tried again on the next poll.
-                        this.rest.advance(this.rest.len());
+                        this.rest.clear();
+                        this.plain.clear();
                         this.ended = true;
                         return Poll::Ready(Some(Err(e.into())));
                     }
@@ -209,7 +216,11 @@ where
             if this.ended {
                 return Poll::Ready(this.trailers.take().map(|t| Ok(Frame::trailers(t))));
             }
-            match ready!(Pin::new(&mut this.inner).poll_frame(cx)) {
+            let polled = Pin::new(&mut this.inner).poll_frame(cx);
+            if polled.is_pending() {
+                this.turn = TURN;
+            }
+            match ready!(polled) {
                 Some(Ok(frame)) => match frame.into_data() {
                     Ok(data) => {
                         this.rest = data;
@@ -286,13 +297,31 @@ mod tests {
         let frame = Ok::<_, BoxError>(Frame::data(Bytes::from(gzip.finish().unwrap())));
         let inner = StreamBody::new(futures_util::stream::iter([frame]));
         let mut body = Rewritten::new(inner, Encoding::Gzip, Links::below("/proxy", &[]));
+        assert!(turns(&mut body) > page.len() / TURN);
+        // Also with output in between.
+        let frame = Ok::<_, BoxError>(Frame::data(Bytes::from(page)));
+        let inner = StreamBody::new(futures_util::stream::iter([frame]));
+        let mut body = Rewritten::new(inner, Encoding::Identity, Links::below("/proxy", &[]));
+        assert!(turns(&mut body) > (4 << 20) / TURN);
+        // And with nothing in it: the members of this stream are empty.
+        let empty = GzEncoder::new(Vec::new(), Compression::fast()).finish().unwrap();
+        let frame = Ok::<_, BoxError>(Frame::data(Bytes::from(empty.repeat(1000))));
+        let inner = StreamBody::new(futures_util::stream::iter([frame]));
+        let mut body = Rewritten::new(inner, Encoding::Gzip, Links::below("/proxy", &[]));
+        assert!(turns(&mut body) > 1000 / PACKED_PIECE);
+    }
+
+    /// How often this body gives other tasks their turn.
+    fn turns(body: &mut (impl Body + Unpin)) -> usize {
         let mut cx = Context::from_waker(std::task::Waker::noop());
-        let mut polls = 0;
-        while !matches!(Pin::new(&mut body).poll_frame(&mut cx), Poll::Ready(None)) {
-            polls += 1;
+        let mut turns = 0;
+        loop {
+            match Pin::new(&mut *body).poll_frame(&mut cx) {
+                Poll::Ready(None) => return turns,
+                Poll::Ready(Some(_)) => {}
+                Poll::Pending => turns += 1,
+            }
         }
-        // A turn ends after a step, of which the largest is some 32 KiB.
-        assert!(polls > page.len() / (40 << 10), "{polls}");
     }
 
     #[test]

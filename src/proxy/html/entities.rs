@@ -30,8 +30,10 @@ pub(super) fn unescaped(value: &str) -> String {
     while let Some(at) = rest.find('&') {
         out.push_str(&rest[..at]);
         let here = &rest[at..];
-        let entity = here.find(';').map(|end| (&here[1..end], &here[end + 1..]));
-        let meant = entity.and_then(|(name, after)| Some((character(name)?, after)));
+        // No entity contains another `&`. Searched beyond it, a row of them would take quadratic time.
+        let name = here[1..].split(['&', ';']).next().unwrap_or("");
+        let after = here[1 + name.len()..].strip_prefix(';');
+        let meant = after.and_then(|after| Some((character(name)?, after)));
         rest = match meant {
             Some((c, after)) => {
                 out.push(c);
@@ -72,6 +74,14 @@ fn character(entity: &str) -> Option<char> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_row_of_ampersands_is_read_once() {
+        // Quadratic, this would take minutes.
+        let row = "&".repeat(4 << 20) + ";";
+        assert_eq!(unescaped(&row), row);
+        assert_eq!(unescaped("&&amp;&#x2f&#47;&nope;&lt"), "&&&#x2f/&nope;&lt");
+    }
 
     #[test]
     fn numbers_of_entities_have_no_sign() {

@@ -16,7 +16,7 @@ pub struct Reference {
 }
 
 /// Kind of a referenced object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Source {
     /// A Secret.
     Secret,

@@ -7,7 +7,7 @@ use super::host::{Host, Lease};
 use super::http1::{error_text, root_io};
 use super::replay::ReplayRecord;
 use super::{BackendBody, Outgoing, http2};
-use crate::proxy::headers;
+use crate::proxy::interim::InterimLimit;
 use crate::request::headers::MAX_HEADER_FIELDS;
 use crate::request::{Body, InformationalSender};
 use futures_util::future::Either;
@@ -46,11 +46,17 @@ impl Failure {
 
     /// Go's transport rejects a response with too large a head in these terms.
     fn too_many_fields() -> Self {
+        let why = format!("net/http: server response headers exceeded {MAX_HEADER_FIELDS} fields; aborted");
+        Self::aborted(why)
+    }
+
+    /// A response that this side does not accept.
+    fn aborted(text: String) -> Self {
         Self {
             unsent: None,
             refused: false,
             stale: false,
-            text: format!("net/http: server response headers exceeded {MAX_HEADER_FIELDS} fields; aborted"),
+            text,
         }
     }
 
@@ -157,11 +163,9 @@ pub(super) fn exchange<'t>(
             *request.uri_mut() = Uri::from_parts(uri).expect("a path makes a URI");
             request.headers_mut().insert(header::HOST, host.value.clone());
             let mut request = request.map(|()| body);
-            if let Some(informational) = informational {
-                headers::forward_informational(&mut request, informational.clone());
-            }
+            let limit = InterimLimit::of(&mut request, informational.cloned());
             let lease = (sender, reused, upload.cloned());
-            Either::Right(Box::pin(exchange_http1(host, lease, request, in_flight)))
+            Either::Right(Box::pin(exchange_http1(host, lease, (request, limit), in_flight)))
         }
     }
 }
@@ -169,22 +173,20 @@ pub(super) fn exchange<'t>(
 async fn exchange_http1(
     host: &Arc<Host>,
     (mut sender, reused, upload): (http1::SendRequest<Body>, bool, Option<ReplayRecord>),
-    request: Request<Body>,
+    (request, limit): (Request<Body>, InterimLimit),
     in_flight: InFlightGuard,
 ) -> Result<Response<BackendBody>, Failure> {
-    match sender.try_send_request(request).await {
+    let Some(sent) = limit.enforce(sender.try_send_request(request)).await else {
+        return Err(Failure::aborted(InterimLimit::error_text()));
+    };
+    match sent {
         Ok(response) if response.headers().len() > MAX_HEADER_FIELDS => Err(Failure::too_many_fields()),
         Ok(response) => match unknown_coding(response.headers()) {
             // Weak: a long response must not keep the pool of a dropped transport alive.
             None => Ok(response.map(|b| BackendBody::http1(b, (sender, upload), Arc::downgrade(host), in_flight))),
-            Some(coding) => Err(Failure {
-                unsent: None,
-                refused: false,
-                stale: false,
-                text: format!(
-                    "net/http: HTTP/1.x transport connection broken: unsupported transfer encoding: {coding:?}"
-                ),
-            }),
+            Some(coding) => Err(Failure::aborted(format!(
+                "net/http: HTTP/1.x transport connection broken: unsupported transfer encoding: {coding:?}"
+            ))),
         },
         Err(e) => Err(Failure::http1(e, reused)),
     }
@@ -197,5 +199,7 @@ fn unknown_coding(headers: &http::HeaderMap) -> Option<String> {
     let first = all.next()?;
     // Several header lines are rejected as well: Go allows one.
     let is_chunked = all.next().is_none() && first.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked");
-    (!is_chunked).then(|| String::from_utf8_lossy(first.as_bytes()).into_owned())
+    // Its beginning: the client and the log get the name, and the backend chooses its length.
+    let shown = &first.as_bytes()[..first.len().min(64)];
+    (!is_chunked).then(|| String::from_utf8_lossy(shown).into_owned())
 }

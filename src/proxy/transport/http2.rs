@@ -13,6 +13,7 @@ use super::GOAWAY;
 use super::connection_limits::ConnectionLimiter;
 use super::upload::{self, Upload};
 use crate::proxy::headers::clean_response;
+use crate::proxy::interim::MAX_INFORMATIONAL;
 use crate::proxy::io::{Connection, ReceiveFlag};
 use crate::proxy::tcp;
 use crate::request::{Body, InformationalSender};
@@ -40,8 +41,6 @@ const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 1 << 30;
 /// Streams per connection, even if the backend allows more: as many as the connection window has room for.
 pub(super) const MAX_STREAMS: usize = (CONNECTION_WINDOW / STREAM_WINDOW) as usize;
-/// Informational responses that may precede a response. Go limits them, too; h2 keeps all that have not been read.
-const MAX_INFORMATIONAL: u32 = 1024;
 /// Limit of a response's head in bytes, decoded; also announced to the backend.
 const HEADER_LIST: u32 = 1 << 20;
 
@@ -278,8 +277,8 @@ impl Stream {
         let mut interim = 0;
         let pending = &mut response;
         let head = poll_fn(move |cx| {
-            // Before the final head: once that is ready, h2 yields no more informational ones. Also without a client that
-            // wants them, since they would stay in memory.
+            // Before the final head: once that is ready, h2 yields no more informational ones. Also without a
+            // client that wants them, since h2 keeps all that have not been read.
             while let Poll::Ready(Some(Ok(mut early))) = pending.poll_informational(cx) {
                 interim += 1;
                 if interim > MAX_INFORMATIONAL {

@@ -122,11 +122,8 @@ fn immediate(reader: &Arc<Reader>, test: Option<&Arc<dyn Select>>, item: WatchIt
             }
         }
         WatchItem::Change(t, event) => {
-            let shown = match &event.previous {
-                // An object that stopped matching is sent in its previous state.
-                Some(previous) if t == EventType::Deleted && !event.deleted => previous,
-                _ => &event.entry,
-            };
+            // An object that stopped matching is sent in its previous state.
+            let shown = event.shown(t);
             let unchanged = match (test, &event.previous) {
                 // Both states decide about the type, so both must be testable without conversion.
                 (Some(test), Some(previous)) if !is_at_hand(reader, test, previous) => false,

@@ -94,6 +94,28 @@ fn grace_periods_wrap_around_like_gos() {
     let mut pod = Value::object();
     pod.set_meta("deletionTimestamp", time::format(now + grace_duration(i64::MAX)));
     shorten(&mut pod, i64::MAX, i64::MAX - 1);
-    // Upstream, too, then counts one second from now.
+    // The end is in the past, which leaves the shortest graceful period.
     assert_eq!(pod.at(&["metadata", "deletionGracePeriodSeconds"]).as_i64(), Some(1));
+}
+
+#[test]
+fn a_shortened_grace_period_ends_now_at_the_earliest() {
+    let shortened = |asked: i64| {
+        let mut pod = crate::json!({"metadata": {"deletionTimestamp": "2020-01-01T00:00:30Z"}});
+        shorten(&mut pod, 30, asked);
+        pod
+    };
+    let before = time::now();
+    for asked in [0, 1, 20] {
+        let pod = shortened(asked);
+        let end = pod.meta("deletionTimestamp");
+        assert!(
+            (before.as_str()..=time::now().as_str()).contains(&end),
+            "{asked}: {end}"
+        );
+        assert_eq!(
+            pod.at(&["metadata", "deletionGracePeriodSeconds"]).as_i64(),
+            Some(asked.min(1))
+        );
+    }
 }

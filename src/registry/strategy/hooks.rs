@@ -29,6 +29,52 @@ pub enum Outcome<'a> {
 
 /// Side effects of a write: it allocates from pools that all objects share, or checks the
 /// caller's permissions.
+///
+/// ```
+/// use async_trait::async_trait;
+/// use std::sync::Arc;
+/// use torana::apimachinery::status::Result;
+/// use torana::apimachinery::{GroupResource, ObjectView, Status, Value};
+/// use torana::json;
+/// use torana::sdk::authn::UserInfo;
+/// use torana::sdk::strategy::{Outcome, SideEffects};
+/// use torana::sdk::{Context, Strategy};
+///
+/// /// Only members of the group `ops` pin notes.
+/// struct NoteStrategy;
+///
+/// fn is_pinned(note: &Value) -> bool {
+///     note.at(&["spec", "pinned"]).as_bool() == Some(true)
+/// }
+///
+/// #[async_trait]
+/// impl SideEffects for NoteStrategy {
+///     async fn begin(&self, cx: &Context, new: &mut Value, old: Option<&Value>) -> Result<()> {
+///         if is_pinned(new) && !old.is_some_and(is_pinned) && !cx.user.in_group("ops") {
+///             let notes = GroupResource::new("notes.example.com", "notes");
+///             return Err(Status::forbidden(&notes, new.name(), "only ops may pin it"));
+///         }
+///         Ok(())
+///     }
+///
+///     async fn end(&self, _: &Context, _: &Value, _: Outcome<'_>) {}
+/// }
+///
+/// impl Strategy for NoteStrategy {
+///     fn effects(&self) -> Option<&dyn SideEffects> {
+///         Some(self)
+///     }
+/// }
+///
+/// # #[tokio::main]
+/// # async fn main() {
+/// let mut note = json!({"metadata": {"name": "one"}, "spec": {"pinned": true}});
+/// let mut cx = Context::system("default");
+/// assert_eq!(NoteStrategy.begin(&cx, &mut note, None).await.unwrap_err().code, 403);
+/// cx.user = Arc::new(UserInfo { groups: vec!["ops".to_owned()], ..UserInfo::default() });
+/// assert!(NoteStrategy.begin(&cx, &mut note, None).await.is_ok());
+/// # }
+/// ```
 #[async_trait]
 pub trait SideEffects: Send + Sync {
     /// Runs before the validation of a create (`old` is `None`) or update. May allocate.

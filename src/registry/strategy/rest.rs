@@ -10,7 +10,7 @@ use crate::apimachinery::value::Value;
 
 /// The write that a strategy takes part in.
 #[derive(Clone, Copy, Debug)]
-pub enum Change<'a> {
+pub(crate) enum Change<'a> {
     /// A new object.
     Create,
     /// A change of a stored object.
@@ -24,7 +24,7 @@ pub enum Change<'a> {
 
 impl<'a> Change<'a> {
     /// The stored object, if there is one.
-    pub fn old(self) -> Option<&'a Value> {
+    pub(crate) fn old(self) -> Option<&'a Value> {
         match self {
             Self::Create => None,
             Self::Update { old, .. } => Some(old),

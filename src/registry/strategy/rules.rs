@@ -7,6 +7,9 @@ use crate::apimachinery::value::Value;
 pub struct Rules {
     /// The check of object names.
     pub names: NameRule,
+    /// What else is wrong with a name of this object, whose name depends on its content (APIServices, definitions of
+    /// custom resources).
+    pub names_by_content: Option<fn(object: &Value, name: &str) -> Vec<String>>,
     /// Propagation policy of deletes that specify none.
     pub garbage_collection: GarbageCollection,
     /// A warning for deletes that specify no propagation policy (Jobs, which orphan their pods).
@@ -29,6 +32,7 @@ impl Rules {
     /// The rules of most kinds.
     pub const DEFAULT: Self = Self {
         names: NameRule::Subdomain,
+        names_by_content: None,
         garbage_collection: GarbageCollection::Background,
         missing_propagation_warning: None,
         deprecation: None,
@@ -55,7 +59,9 @@ pub enum NameRule {
     Label1035,
     /// Any valid path segment: RBAC, CRD-like names, APIServices.
     PathSegment,
-    /// An IP address in its canonical form: IPAddresses.
+    /// No rule of its own (CertificateSigningRequests): the registry requires a path segment once all else is valid.
+    Any,
+    /// An IP address in its canonical form: IPAddresses. A `generateName` is the name itself.
     CanonicalIp,
     /// DNS-1123 subdomain with declarative validation (ReplicationControllers, DeviceClasses), which ignores
     /// `generateName`.
@@ -66,6 +72,9 @@ pub enum NameRule {
 /// overlap, and like upstream, the duplicate causes are not removed from the response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MetaChecks {
+    /// A create validates the metadata with the kind's other fields, and not only, as for every kind, once those are
+    /// valid.
+    pub on_create: bool,
     /// Requires finalizers to be well-known or domain-qualified.
     pub strict_finalizers: bool,
     /// How many times an update validates the metadata as that of a new object.
@@ -93,6 +102,7 @@ pub(crate) enum UpdateOrder {
 impl MetaChecks {
     /// Most kinds: an update is validated both as a new object and against the stored one.
     pub(crate) const BOTH: Self = Self {
+        on_create: true,
         strict_finalizers: true,
         as_new: 1,
         against_old: true,
@@ -116,6 +126,7 @@ impl MetaChecks {
     };
     /// Kinds without metadata validation of their own.
     pub(crate) const NONE: Self = Self {
+        on_create: false,
         as_new: 0,
         against_old: false,
         in_subresources: false,

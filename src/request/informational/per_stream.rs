@@ -1,6 +1,7 @@
 //! Informational (1xx) responses over HTTP/2, queued per stream.
 
 use http::{HeaderMap, Response, StatusCode};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Waker;
 
@@ -21,7 +22,8 @@ pub(crate) struct H2InformationalQueue {
 
 #[derive(Debug, Default)]
 struct Waiting {
-    queued: Vec<(u32, Response<()>)>,
+    /// By stream: each of a connection's streams looks for its own in a round, of thousands that may be queued.
+    queued: HashMap<u32, Vec<Response<()>>>,
     bytes: usize,
 }
 
@@ -43,13 +45,10 @@ impl H2InformationalQueue {
     /// Takes the responses queued for a stream, in order.
     pub(crate) fn take(&self, stream: u32) -> Vec<Response<()>> {
         let mut waiting = self.lock();
-        // Rebuilds the queue, which holds few responses and only for a short time.
-        let (mine, others) = waiting.queued.drain(..).partition(|(of, _)| *of == stream);
-        waiting.queued = others;
-        let mine: Vec<(u32, Response<()>)> = mine;
-        waiting.bytes -= mine.iter().map(|(_, early)| size(early.headers())).sum::<usize>();
+        let mine = waiting.queued.remove(&stream).unwrap_or_default();
+        waiting.bytes -= mine.iter().map(|early| size(early.headers())).sum::<usize>();
         self.loaded.store(!waiting.queued.is_empty(), Ordering::Release);
-        mine.into_iter().map(|(_, early)| early).collect()
+        mine
     }
 
     /// Drops everything queued. Whatever is left belongs to streams that have ended.
@@ -71,7 +70,7 @@ impl H2InformationalQueue {
         *early.status_mut() = status;
         *early.headers_mut() = headers.clone();
         waiting.bytes = bytes;
-        waiting.queued.push((stream, early));
+        waiting.queued.entry(stream).or_default().push(early);
         self.loaded.store(true, Ordering::Release);
         drop(waiting);
         self.task.wake_by_ref();
@@ -114,6 +113,8 @@ mod tests {
         for n in 0..10_000 {
             queue.push(5, StatusCode::EARLY_HINTS, &hint(n));
         }
+        // Would take minutes if each looked through the whole queue.
+        assert!((6..1_000_000).all(|stream| queue.take(stream).is_empty()));
         let kept: usize = queue.take(5).iter().map(|r| size(r.headers())).sum();
         assert!((MAX_QUEUED_BYTES / 2..=MAX_QUEUED_BYTES).contains(&kept), "{kept}");
         assert!(!queue.is_loaded());

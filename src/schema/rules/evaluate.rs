@@ -244,6 +244,7 @@ impl Evaluation<'_> {
         let path = site.path.below(self.base);
         let path = rule.field.as_deref().map_or(path.clone(), |field| path.child(field));
         let detail = match &compiled.message {
+            // As upstream, with the plain old value even where the message was compiled for an optional one.
             Some(Ok(program)) => match self.message(program, plain, rule) {
                 Ok(message) => message,
                 Err(why) => {

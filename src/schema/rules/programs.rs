@@ -94,7 +94,7 @@ impl Programs {
         let mut optional = Environment::default();
         optional.declare(SELF, schema.clone());
         let ty = Type::Optional(schema.ty.clone().into());
-        // For rules with `optionalOldSelf`; their messages are compiled in the plain environment, as in upstream.
+        // For rules with `optionalOldSelf`, and their messages.
         optional.declare(OLD_SELF, Schema::scalar(ty, schema.max_size));
         let compile = |rule: &Rule| {
             checkpoint();
@@ -103,7 +103,7 @@ impl Programs {
             } else {
                 &plain
             };
-            Compiled::new(rule, env, &plain)
+            Compiled::new(rule, env)
         };
         let list: Box<[Compiled]> = rules.list.iter().map(compile).collect();
         Self {
@@ -115,11 +115,11 @@ impl Programs {
 }
 
 impl Compiled {
-    fn new(rule: &Rule, env: &Environment, of_message: &Environment) -> Self {
+    fn new(rule: &Rule, env: &Environment) -> Self {
         let program = program(env, &rule.rule, Part::Rule);
         // As upstream, the message of a rule that does not compile is not compiled.
         let message = (program.is_ok() && !rule.message_expression.is_empty())
-            .then(|| self::program(of_message, &rule.message_expression, Part::Message));
+            .then(|| self::program(env, &rule.message_expression, Part::Message));
         Self {
             // A rule that does not compile counts as not reading it, and reports its error on every write.
             reads_old: program.as_ref().is_ok_and(|p| p.reads(OLD_SELF)),

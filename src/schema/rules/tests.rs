@@ -252,6 +252,20 @@ fn expressions_that_do_not_compile_are_refused() {
         detail(json!([{"rule": "true", "messageExpression": "self.x"}])),
         ["messageExpression must evaluate to a string"]
     );
+    // Messages see the old value as their rules do.
+    let optional = |message: &str| {
+        let mut rule = json!({"rule": "!oldSelf.hasValue()", "optionalOldSelf": true});
+        rule.set(&["messageExpression"], message);
+        let mut x = json!({"x": {"type": "string"}});
+        x.set(&["x", "x-kubernetes-validations"], vec![rule]);
+        refused(x, json!([])).join("\n")
+    };
+    assert_eq!(optional("oldSelf.hasValue() ? 'was set' : 'was unset'"), "");
+    let wrong = optional("'was ' + oldSelf");
+    assert!(
+        wrong.contains("found no matching overload for '_+_' applied to '(string, optional_type(string))'"),
+        "{wrong}"
+    );
     assert_eq!(
         refused(x(), json!([{"rule": "true", "optionalOldSelf": true}])),
         [format!(
@@ -364,6 +378,23 @@ fn defaults_obey_the_rules() {
     assert_eq!(
         refused(x, json!([])),
         ["properties[spec].properties[x].default: Invalid value: 1: failed rule: self > 1"]
+    );
+}
+
+#[test]
+fn defaults_within_metadata_obey_the_rules() {
+    let name = json!({"type": "string", "default": "a", "x-kubernetes-validations": [{"rule": "self != 'a'"}]});
+    let mut embedded = json!({"type": "object", "x-kubernetes-embedded-resource": true});
+    embedded.set(&["properties", "metadata"], json!({"type": "object"}));
+    embedded.set(&["properties", "metadata", "properties", "name"], name);
+    let mut properties = json!({});
+    properties.set(&["e"], embedded);
+    assert_eq!(
+        refused(properties, json!([])),
+        [
+            "properties[spec].properties[e].properties[metadata].properties[name].default: Invalid value: \"a\": \
+          failed rule: self != 'a'"
+        ]
     );
 }
 

@@ -39,6 +39,14 @@ fn keywords_are_refused_with_upstreams_messages() {
             "default: Invalid value: {\"x\":1}: must not have unknown fields",
         ),
         (
+            json!({"type": "object", "properties": {"y": {"type": "integer"}}, "default": {"kind": "x"}}),
+            "default: Invalid value: {\"kind\":\"x\"}: must not have unknown fields",
+        ),
+        (
+            json!({"type": "array", "items": []}),
+            "items: Required value: must be specified",
+        ),
+        (
             json!({"type": "object", "x-kubernetes-validations": [{"rule": " "}]}),
             "x-kubernetes-validations[0].rule: Required value: rule is not specified",
         ),
@@ -82,6 +90,8 @@ fn metadata_may_only_restrict_names() {
         json!({"type": "object", "properties": {"labels": {"type": "object"}}}),
         json!({"type": "object", "description": "x"}),
         json!({"type": "object", "required": ["name"]}),
+        json!({"type": "object", "not": {}}),
+        json!({"type": "object", "externalDocs": {}}),
     ] {
         assert_eq!(
             refused(with(metadata)),
@@ -105,6 +115,14 @@ fn non_structural_schemas_are_rejected() {
             "properties[a].type: Required value: must not be empty for specified object fields",
             "properties[b].items: Required value: must be specified",
             "properties[c].type: Unsupported value: \"text\": supported values: \"array\", \"boolean\", \"integer\", \"number\", \"object\", \"string\"",
+        ]
+    );
+    // No default is of a type that does not exist.
+    assert_eq!(
+        refused(json!({"type": "object", "properties": {"a": {"type": "text", "default": "x"}}})),
+        [
+            "properties[a].default: Invalid value: \"string\":  in body must be of type text: \"string\"",
+            "properties[a].type: Unsupported value: \"text\": supported values: \"array\", \"boolean\", \"integer\", \"number\", \"object\", \"string\"",
         ]
     );
     assert_eq!(

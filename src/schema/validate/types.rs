@@ -22,13 +22,14 @@ fn actual(v: &Value) -> (&'static str, &'static str) {
 
 impl Validator<'_> {
     pub(super) fn types(&mut self, node: &Node, v: &Value, at: &At<'_>, out: &mut Outcome) {
-        let format = node.checks.as_ref().and_then(|c| c.format.as_ref());
+        let checks = node.checks.as_deref();
+        let format = checks.and_then(|c| c.format.as_ref());
         let declared = node.ty;
         let expected = match declared {
             // Both types are named in the message in this form.
             _ if node.int_or_string && !self.is_default => "integer,string",
             Some(ty) => ty.name(),
-            None => "",
+            None => checks.and_then(|c| c.foreign_type.as_deref()).unwrap_or(""),
         };
         if expected.is_empty() && format.is_none() {
             // Upstream always runs this check for nulls.
@@ -42,7 +43,7 @@ impl Validator<'_> {
         let (actual, actual_format) = actual(v);
         let contains = |name: &str| expected.split(',').any(|e| e == name);
         let fits = match v {
-            Value::Null => node.nullable || expected.is_empty(),
+            Value::Null => node.nullable || matches!(expected, "" | "null"),
             // Integers are numbers as well.
             Value::Int(_) => contains("integer") || contains("number"),
             Value::Float(f) => contains("number") || contains("integer") && is_json_integer(*f),

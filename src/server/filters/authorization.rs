@@ -152,6 +152,7 @@ impl Authorization {
                 self.denied.inc();
                 self.took.denied.observe(took);
             }
+            // `Allow` is not refused.
             _ => {
                 self.no_opinion.inc();
                 self.took.no_opinion.observe(took);
@@ -159,6 +160,7 @@ impl Authorization {
         }
         let mut r = respond::status(&forbidden(asked, &verdict.reason), req.headers());
         debug_assert_eq!(r.status(), StatusCode::FORBIDDEN);
+        // The message repeats names from the path; a browser must not take it for a page.
         r.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, NOSNIFF);
         r
     }

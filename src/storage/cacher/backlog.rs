@@ -5,7 +5,7 @@
 
 use super::history::History;
 use super::scope::{Change, Scope};
-use super::snapshot::Snapshot;
+use super::snapshot::{Held, Snapshot};
 use crate::storage::select::STEPS_PER_OBJECT;
 use crate::storage::{Entry, Event, Revision};
 use std::collections::VecDeque;
@@ -34,7 +34,7 @@ pub(super) enum Backlog {
 
 /// The initial state.
 pub(super) struct State {
-    snapshot: Snapshot,
+    snapshot: Held,
     /// The last key examined.
     cursor: Option<Box<str>>,
     batch: VecDeque<Arc<Entry>>,
@@ -69,7 +69,7 @@ pub(super) enum Next {
 impl Backlog {
     pub(crate) fn state(snapshot: Snapshot, discarded_at: u64) -> Self {
         Self::State(State {
-            snapshot,
+            snapshot: Held::new(snapshot),
             cursor: None,
             batch: VecDeque::new(),
             discarded_at,
@@ -183,7 +183,7 @@ impl State {
             (None, Some(entry)) => {
                 // The last batch has been taken, so the snapshot can be released. `discarded_at` stays valid
                 // for the batch.
-                self.snapshot = Snapshot::new(Vec::new(), self.snapshot.revision);
+                self.snapshot = Held::new(Snapshot::new(Vec::new(), self.snapshot.revision));
                 Next::Entry(entry)
             }
             (last, found) => {

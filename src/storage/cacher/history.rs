@@ -6,7 +6,7 @@
 //! event here, so the ring keeps one snapshot per `CHECKPOINT_EVERY` events and undoes at most that many to
 //! answer an exact read.
 
-use super::snapshot::Snapshot;
+use super::snapshot::{Held, Snapshot};
 use crate::storage::budget::HistoryLimits;
 use crate::storage::{Error, Event, Revision};
 use std::collections::VecDeque;
@@ -28,6 +28,9 @@ const FRAMES_LIFETIME: Duration = Duration::from_secs(10);
 
 /// Bytes that pinned snapshots may use even under memory pressure.
 const MIN_PINNED_BYTES: usize = 1 << 20;
+
+/// Events that are looked at while the history is locked, for which the starts of watches wait: some 200 µs.
+pub(super) const TRIMMED_AT_ONCE: usize = 1024;
 
 /// Bounds of a history.
 #[derive(Clone, Copy, Debug)]
@@ -110,14 +113,24 @@ pub(super) struct History {
 }
 
 /// The snapshot of a list that is being paged through.
-struct Pin {
+pub(super) struct Pin {
     since: Instant,
     /// [`History::discarded_bytes`] at creation: objects discarded since may be kept alive by this pin alone.
     discarded_bytes: u64,
-    state: Snapshot,
+    state: Held,
     /// Number of objects from a start key on, per prefix: counted for the first page and derived for later
     /// ones.
     counts: VecDeque<Count>,
+}
+
+/// What a trim has discarded, to be dropped without the history's lock: freeing a burst takes tens of milliseconds.
+#[derive(Default)]
+pub(super) struct Discarded {
+    events: Vec<Arc<Event>>,
+    checkpoints: Vec<Snapshot>,
+    pins: Vec<Pin>,
+    /// True if there is more to discard.
+    pub more: bool,
 }
 
 struct Count {
@@ -171,8 +184,9 @@ impl History {
     }
 
     /// Discards what is out of bounds, keeping the whole history within `limits` if the minimum number of
-    /// events allows.
-    pub(crate) fn trim(&mut self, now: Instant, limits: HistoryLimits) {
+    /// events allows. At most [`TRIMMED_AT_ONCE`] events; the next call continues.
+    pub(super) fn trim(&mut self, now: Instant, limits: HistoryLimits) -> Discarded {
+        let mut discarded = Discarded::default();
         let b = self.bounds;
         let max_bytes = b.max_bytes.min(limits.bytes);
         let min_bytes = b.min_bytes.min(limits.min_bytes);
@@ -195,13 +209,18 @@ impl History {
             if !many && !old && !large {
                 break;
             }
+            if discarded.events.len() == TRIMMED_AT_ONCE {
+                discarded.more = true;
+                return discarded;
+            }
             // Watches and lists from before this revision now get 410 Gone.
             self.base = event.entry.revision;
             self.bytes = self.bytes.saturating_sub(weight(event));
             self.discarded_bytes += weight(event) as u64;
-            self.events.pop_front();
+            discarded.events.extend(self.events.pop_front().map(|(_, event)| event));
             while let Some(passed) = self.checkpoints.pop_front_if(|s| s.revision <= self.base) {
                 self.checkpoint_bytes = self.checkpoint_bytes.saturating_sub(checkpoint_weight(&passed));
+                discarded.checkpoints.push(passed);
             }
         }
         // The ring grows for bursts; memory is returned once it is mostly empty.
@@ -221,20 +240,26 @@ impl History {
             if age <= PIN_LIFETIME && pinned <= left && (pinned <= burst_bytes || age <= b.burst_window) {
                 break;
             }
-            self.pins.pop_front();
+            discarded.pins.extend(self.pins.pop_front());
         }
+        discarded
     }
 
-    /// Drops the encoded frames of events that watchers have sent long ago. Visits each event once.
-    pub(crate) fn drop_frames(&mut self, now: Instant) {
+    /// Drops the encoded frames of events that watchers have sent long ago. Visits each event once, and at most
+    /// [`TRIMMED_AT_ONCE`] of them; returns whether there may be more.
+    pub(crate) fn drop_frames(&mut self, now: Instant) -> bool {
         let first = self
             .events
             .partition_point(|(_, event)| event.entry.revision <= self.frames_dropped);
         let old = |at: &Instant| now.saturating_duration_since(*at) > FRAMES_LIFETIME;
-        for (_, event) in self.events.range(first..).take_while(|(at, _)| old(at)) {
+        let mut visited = 0;
+        let of_old = self.events.range(first..).take_while(|(at, _)| old(at));
+        for (_, event) in of_old.take(TRIMMED_AT_ONCE) {
             event.encodings.clear();
             self.frames_dropped = event.entry.revision;
+            visited += 1;
         }
+        visited == TRIMMED_AT_ONCE
     }
 
     /// Upper bound of the bytes that only pins keep alive: what was discarded since the oldest pin.
@@ -259,21 +284,23 @@ impl History {
         (self.events.len(), self.bytes(), self.capacity())
     }
 
-    /// Keeps the snapshot of a list that will be continued.
-    pub(crate) fn pin(&mut self, now: Instant, state: Snapshot) {
+    /// Keeps the snapshot of a list that will be continued. Returns the pin that it displaces, to be dropped without
+    /// the lock.
+    pub(super) fn pin(&mut self, now: Instant, state: Snapshot) -> Option<Pin> {
         // Several clients page through the same revision; they share one pin.
         if self.pins.iter().any(|p| p.state.revision == state.revision) {
-            return;
+            return None;
         }
         self.pins.push_back(Pin {
             since: now,
             discarded_bytes: self.discarded_bytes,
-            state,
+            state: Held::new(state),
             counts: VecDeque::new(),
         });
         // Oldest first: it keeps most alive and its client has had the longest time.
-        if self.pins.len() > MAX_PINS {
-            self.pins.pop_front();
+        match self.pins.len() > MAX_PINS {
+            true => self.pins.pop_front(),
+            false => None,
         }
     }
 
@@ -330,7 +357,7 @@ impl History {
         // Pins first: one may outlive the ring.
         if let Some(pin) = self.pins.iter().find(|p| p.state.revision == revision) {
             return Ok(Rewind {
-                from: pin.state.clone(),
+                from: Snapshot::clone(&pin.state),
                 undo: Vec::new(),
                 to,
             });

@@ -56,7 +56,7 @@ struct Queue {
 
 struct Queued {
     change: Change,
-    /// [`History::discarded_bytes`](super::history::History::forgotten) at the time of queueing.
+    /// [`History::discarded_bytes`](super::history::History::discarded_bytes) at the time of queueing.
     discarded_at: u64,
 }
 
@@ -246,6 +246,8 @@ pub(super) struct Hub {
     by_index: HashMap<Box<str>, Group>,
     /// Prefixes of any other shape; checked one by one.
     other_prefixes: Group,
+    /// Watchers of all groups: adding up those of a hundred thousand keys would hold the lock for milliseconds.
+    count: usize,
     closed: bool,
 }
 
@@ -274,14 +276,14 @@ impl Place<'_> {
 }
 
 /// Removes a watcher from its group, and a group without watchers: empty ones would grow the map with every key
-/// ever watched.
-fn remove_from(groups: &mut HashMap<Box<str>, Group>, key: &str, id: u64) {
-    if let Some(group) = groups.get_mut(key) {
-        group.remove(&id);
-        if group.is_empty() {
-            groups.remove(key);
-        }
+/// ever watched. Returns the watcher.
+fn remove_from(groups: &mut HashMap<Box<str>, Group>, key: &str, id: u64) -> Option<Arc<Subscriber>> {
+    let group = groups.get_mut(key)?;
+    let removed = group.remove(&id);
+    if group.is_empty() {
+        groups.remove(key);
     }
+    removed
 }
 
 impl Hub {
@@ -299,30 +301,28 @@ impl Hub {
             Place::OtherPrefixes => &mut self.other_prefixes,
         };
         group.insert(id, s.clone());
+        self.count += 1;
         Some(id)
     }
 
     pub(crate) fn remove(&mut self, id: u64, s: &Subscriber) {
         // Only its own group: those of other kinds may have the same key.
-        match Place::of(&s.scope) {
+        let removed = match Place::of(&s.scope) {
             Place::Scoped(key) => remove_from(&mut self.scoped, key, id),
             Place::ByIndex(value) => remove_from(&mut self.by_index, value, id),
-            Place::Everything => drop(self.everything.remove(&id)),
-            Place::OtherPrefixes => drop(self.other_prefixes.remove(&id)),
-        }
+            Place::Everything => self.everything.remove(&id),
+            Place::OtherPrefixes => self.other_prefixes.remove(&id),
+        };
+        self.count -= usize::from(removed.is_some());
     }
 
     /// Number of watchers.
     pub(crate) fn len(&self) -> usize {
-        let grouped = self.scoped.values().chain(self.by_index.values());
-        self.everything.len() + self.other_prefixes.len() + grouped.map(BTreeMap::len).sum::<usize>()
+        self.count
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.everything.is_empty()
-            && self.other_prefixes.is_empty()
-            && self.scoped.is_empty()
-            && self.by_index.is_empty()
+        self.count == 0
     }
 
     /// The watchers that the events concern by their keys, each with the events to offer, in order. A watcher

@@ -152,55 +152,65 @@ impl Cacher {
         self.counters.lists[index].add(1);
         self.counters.fetched[index].add(fetched);
         self.counters.returned.add(entries.len() as u64);
-        // Only looks for one more object; the remaining count is cached, see below.
-        let more = if limit == usize::MAX {
-            0
-        } else {
-            scan.next().map_or(0, |_| 1)
-        };
+        // Only looks for one more object; how many there are is known or counted once, see `continued`.
+        let more = limit != usize::MAX && scan.next().is_some();
         let mut listing = Listing {
             entries,
             revision,
             next: None,
             remaining: None,
         };
-        if more > 0 {
-            // A selector makes counting as expensive as the list; upstream leaves the count out then, too.
-            if everything {
-                let known = match &options.token {
-                    None if options.prefix.is_empty() => Some(state.len()),
-                    token => {
-                        let start = token.as_ref().map_or("", |t| &*t.start);
-                        self.history.lock().counted(revision, &options.prefix, start)
-                    }
-                };
-                listing.remaining = Some(match known {
-                    Some(from_here) => from_here.saturating_sub(listing.entries.len()),
-                    // Counted once per paged list: counting for every page would make paging through n
-                    // objects quadratic.
-                    None => more + scan.count(),
-                });
-            }
-            listing.next = listing.entries.last().map(|last| ContinueToken {
-                revision: Some(revision),
-                // The NUL makes it the smallest key after the last one, as in upstream's continue tokens.
-                start: format!("{}\0", last.key),
-            });
-            // States from a rewind come from a pin, or from the ring, which still holds them.
-            if is_current {
-                // The next page will request this revision, possibly after the ring has discarded it.
-                let pinned = state.at(revision);
-                self.history.lock().pin(Instant::now(), pinned);
-            }
-            if let (Some(next), Some(remaining)) = (&listing.next, listing.remaining) {
-                let mut history = self.history.lock();
-                if options.token.is_none() {
-                    history.note_count(revision, &options.prefix, "", listing.entries.len() + remaining);
-                }
-                history.note_count(revision, &options.prefix, &next.start, remaining);
-            }
+        if more {
+            self.continued(&mut listing, &options, (&state, is_current), || 1 + scan.count());
         }
         Ok(listing)
+    }
+
+    /// Sets where the page after this one starts, and how many objects are left; `count` counts them. Keeps the
+    /// state for that page.
+    fn continued(
+        &self,
+        listing: &mut Listing,
+        options: &ListOptions,
+        (state, is_current): (&Snapshot, bool),
+        count: impl FnOnce() -> usize,
+    ) {
+        let (revision, served) = (listing.revision, listing.entries.len());
+        // A selector makes counting as expensive as the list; upstream leaves the count out then, too.
+        if options.predicate.is_everything() {
+            let known = match &options.token {
+                None if options.prefix.is_empty() => Some(state.len()),
+                token => {
+                    let start = token.as_ref().map_or("", |t| &*t.start);
+                    self.history.lock().counted(revision, &options.prefix, start)
+                }
+            };
+            // Counted once per paged list: counting for every page would make paging through n objects
+            // quadratic.
+            let left = known.map_or_else(count, |from_here| from_here.saturating_sub(served));
+            listing.remaining = Some(left);
+        }
+        listing.next = listing.entries.last().map(|last| ContinueToken {
+            revision: Some(revision),
+            // The NUL makes it the smallest key after the last one, as in upstream's continue tokens.
+            start: format!("{}\0", last.key),
+        });
+        // States from a rewind come from a pin, or from the ring, which still holds them.
+        if is_current {
+            // The next page will request this revision, possibly after the ring has discarded it.
+            let pinned = state.at(revision);
+            let displaced = self.history.lock().pin(Instant::now(), pinned);
+            // Without the lock: it may be the last to hold many objects.
+            drop(displaced);
+        }
+        // After the pin, which holds the counts.
+        if let (Some(next), Some(remaining)) = (&listing.next, listing.remaining) {
+            let mut history = self.history.lock();
+            if options.token.is_none() {
+                history.note_count(revision, &options.prefix, "", served + remaining);
+            }
+            history.note_count(revision, &options.prefix, &next.start, remaining);
+        }
     }
 
     /// As [`Storage::watch`](crate::storage::Storage::watch).

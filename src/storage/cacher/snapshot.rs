@@ -7,8 +7,12 @@ use imbl::{OrdMap, OrdSet};
 use std::borrow::Borrow;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
-use std::ops::Bound;
+use std::ops::{Bound, Deref};
 use std::sync::Arc;
+use tokio::runtime::Handle;
+
+/// Objects of a snapshot that are freed where it is dropped.
+const FREED_IN_PLACE: usize = 1024;
 
 /// An entry ordered by its key, so that the set needs no second copy of the key.
 #[derive(Clone)]
@@ -182,6 +186,37 @@ impl Snapshot {
     }
 }
 
+/// A snapshot that is kept while the state changes, so that it may be the last to hold a hundred thousand objects.
+/// Freeing them takes tens of milliseconds, which a reactor leaves to another thread.
+pub(super) struct Held(Snapshot);
+
+impl Held {
+    pub(super) fn new(snapshot: Snapshot) -> Self {
+        Self(snapshot)
+    }
+}
+
+impl Deref for Held {
+    type Target = Snapshot;
+
+    fn deref(&self) -> &Snapshot {
+        &self.0
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // The committer has no runtime, and is no reactor.
+        if self.0.len() > FREED_IN_PLACE
+            && let Ok(runtime) = Handle::try_current()
+        {
+            let nothing = Snapshot::new(Vec::new(), self.0.revision);
+            let snapshot = std::mem::replace(&mut self.0, nothing);
+            drop(runtime.spawn_blocking(move || drop(snapshot)));
+        }
+    }
+}
+
 fn range<'a>(of: &'a OrdSet<Slot>, prefix: &'a str, from: Bound<&'a str>) -> impl Iterator<Item = &'a Arc<Entry>> + 'a {
     let from = match from {
         // A start before the prefix begins at the prefix; one after it, at itself.
@@ -193,4 +228,41 @@ fn range<'a>(of: &'a OrdSet<Slot>, prefix: &'a str, from: Bound<&'a str>) -> imp
         .map(|s| &s.0)
         // Keys with the prefix are adjacent.
         .take_while(move |e| e.key.starts_with(prefix))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+    use crate::storage::Draft;
+    use std::sync::mpsc;
+
+    #[test]
+    fn many_objects_are_freed_on_a_blocking_thread() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .max_blocking_threads(1)
+            .build()
+            .unwrap();
+        let held = |objects: usize| {
+            let object = json!({"metadata": {"name": "a"}});
+            let entry = |n: usize| Arc::new(Draft::new(&object, Vec::new()).into_entry(&n.to_string(), Revision(1)));
+            let entries: Vec<Arc<Entry>> = (0..objects).map(entry).collect();
+            let first = Arc::downgrade(&entries[0]);
+            (Held::new(Snapshot::new(entries, Revision(1))), first)
+        };
+        let (few, first_of_few) = held(FREED_IN_PLACE);
+        let (many, first_of_many) = held(FREED_IN_PLACE + 1);
+        let (go, wait) = mpsc::channel::<()>();
+        runtime.block_on(async move {
+            // Occupies the only blocking thread until the sender is dropped.
+            let busy = tokio::task::spawn_blocking(move || wait.recv());
+            drop((few, many));
+            assert!(first_of_few.upgrade().is_none());
+            assert!(first_of_many.upgrade().is_some());
+            drop(go);
+            assert!(busy.await.unwrap().is_err());
+            tokio::task::spawn_blocking(|| ()).await.unwrap();
+            assert!(first_of_many.upgrade().is_none());
+        });
+    }
 }

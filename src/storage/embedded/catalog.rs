@@ -207,27 +207,35 @@ impl Catalog {
         resource
     }
 
-    /// Returns the objects of a released resource to the unserved ones. Its history is dropped.
-    pub(crate) fn give_back(&mut self, now: Revision, resource: &Arc<ResourceStore>, expires: &HashMap<Box<str>, i64>) {
-        // Sealed again instead of kept from before: the cache holds the plain JSON only.
+    /// Returns the objects of a released resource to the unserved ones. Its history is dropped. `stored` reads the
+    /// value of an object from the disk, by its full key and revision.
+    ///
+    /// # Errors
+    /// Those of `stored`. The objects are then incomplete: a key that is missing would look free.
+    pub(crate) fn give_back(
+        &mut self,
+        now: Revision,
+        resource: &Arc<ResourceStore>,
+        expires: &HashMap<Box<str>, i64>,
+        stored: impl Fn(&str, Revision) -> rusqlite::Result<Bytes>,
+    ) -> rusqlite::Result<()> {
+        self.resources.remove(&resource.prefix);
+        // Watches from before this revision can no longer be served, because the events went with the cacher.
+        self.released.insert(resource.prefix.clone(), now);
         for e in resource.cacher.snapshot().scan("", Bound::Unbounded) {
-            let value = match resource.seal(&e.key, e.unversioned().into()) {
-                Ok(value) => value,
-                // The object is still on disk and will be loaded at the next start.
-                Err(error) => {
-                    tracing::error!(prefix = %resource.prefix, key = %e.key, %error, "an object cannot be encrypted");
-                    continue;
-                }
+            let key = format!("{}{}", resource.prefix, e.key);
+            let value: Bytes = match &resource.transform {
+                None => e.unversioned().into(),
+                // Not encrypted again, which fails while a KMS plugin is away: the cache holds the plain JSON only.
+                Some(_) => stored(&key, e.revision)?,
             };
             let raw = Raw {
                 revision: e.revision.0,
                 value,
                 expires: expires.get(&e.key).copied(),
             };
-            self.unserved.insert(format!("{}{}", resource.prefix, e.key), raw);
+            self.unserved.insert(key, raw);
         }
-        self.resources.remove(&resource.prefix);
-        // Watches from before this revision can no longer be served, because the events went with the cacher.
-        self.released.insert(resource.prefix.clone(), now);
+        Ok(())
     }
 }

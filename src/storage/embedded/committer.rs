@@ -316,10 +316,13 @@ impl Committer {
             .map(|((at, _), (_, key, _))| (key.clone(), *at))
             .collect();
         self.expiring.retain(|_, (r, ..)| !Arc::ptr_eq(r, resource));
-        self.shared
-            .catalog
-            .lock()
-            .give_back(Revision(self.revision), resource, &expires);
+        let stored = |key: &str, revision: Revision| self.disk.value(key, revision.0);
+        let mut catalog = self.shared.catalog.lock();
+        let given_back = catalog.give_back(Revision(self.revision), resource, &expires, stored);
+        drop(catalog);
+        if let Err(e) = given_back {
+            self.fail(&e);
+        }
     }
 
     fn expire_at(&mut self, at: i64, resource: Arc<ResourceStore>, key: Box<str>, revision: Revision) {

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::storage::backend::SelectableFields;
+use crate::storage::transform::Opened;
 use crate::storage::{
     Draft, EventType, ListOptions, MinRevision, Precondition, Predicate, VersionMatch, WatchItem, WatchOptions,
 };
@@ -282,6 +283,46 @@ async fn released_resource_can_be_requested_again() {
     assert!(matches!(replay(&s, 1).await, Err(Error::Compacted(Revision(2)))));
 }
 
+/// Marks values, and can no longer do so once it is told to fail.
+struct Marking(AtomicBool);
+
+impl Transform for Marking {
+    fn open(&self, _: &str, stored: Bytes) -> Result<Opened, TransformError> {
+        Ok(Opened {
+            bytes: stored.slice(1..),
+            stale: false,
+        })
+    }
+
+    fn seal(&self, _: &str, object: Bytes) -> Result<Bytes, TransformError> {
+        match self.0.load(Ordering::Acquire) {
+            true => Err(TransformError::Encrypt),
+            false => Ok([&b"!"[..], &object].concat().into()),
+        }
+    }
+}
+
+#[tokio::test]
+async fn released_objects_come_back_although_they_cannot_be_encrypted_again() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let engine = Engine::open(dir.path(), Options::default()).expect("opens");
+    let marking = Arc::new(Marking(AtomicBool::new(false)));
+    let open = || {
+        let transform: Arc<dyn Transform> = marking.clone();
+        let hooks = ResourceHooks {
+            transform: Some(transform),
+            ..ResourceHooks::default()
+        };
+        engine.resource_with(config("widgets"), hooks)
+    };
+    let written = put(&open(), "ns/a", "1").await;
+    marking.0.store(true, Ordering::Release);
+    engine.release("/registry/widgets/");
+    let back = open().get("ns/a", MinRevision::Any).await.expect("read");
+    let back = back.expect("there");
+    assert_eq!((back.revision, back.json()), (written.revision, written.json()));
+}
+
 #[tokio::test]
 async fn closed_store_refuses_writes_and_ends_watches() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -359,4 +400,33 @@ async fn health_does_not_wait_for_a_shutdown_that_waits_for_the_disk() {
     assert_eq!(health, Ok(Err(Unavailable::Closed)));
     written.await.expect("no panic").expect("written before the shutdown");
     stopped.join().expect("it ends well");
+}
+
+/// Panics in the place of a fault.
+#[derive(Debug)]
+struct Panics;
+
+impl faults::Faults for Panics {
+    fn next_fault(&self, _: faults::Step) -> Option<faults::Fault> {
+        panic!("injected")
+    }
+}
+
+#[tokio::test]
+async fn writers_do_not_wait_for_a_committer_that_has_panicked() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let options = Options {
+        faults: Some(Arc::new(Panics)),
+        ..Options::default()
+    };
+    let engine = Engine::open(dir.path(), options).expect("opens");
+    let store = engine.resource(config("secrets"));
+    let write = |key| store.put(key, Precondition::Absent, draft("v"), None);
+    assert!(matches!(write("ns/a").await, Err(Error::Failed(_))));
+    while engine.health().is_ok() {
+        tokio::task::yield_now().await;
+    }
+    engine.shared.permits.forget_permits(QUEUE_PERMITS);
+    let refused = tokio::time::timeout(Duration::from_secs(60), write("ns/b")).await;
+    assert!(matches!(refused, Ok(Err(Error::NotReady(_)))), "the queue is full");
 }

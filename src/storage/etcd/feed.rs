@@ -15,7 +15,7 @@ use super::resource::{
 };
 use crate::storage::cacher::{Cacher, Comparison as Outcome, Initial, Progress, Snapshot};
 use crate::storage::{Entry, Error, Event, Revision};
-use crate::tasks::Backoff;
+use crate::tasks::{Backoff, off_thread};
 use crate::telemetry::Operation;
 use bytes::Bytes;
 use etcd_client::{GetOptions, WatchOptions, WatchResponse, WatchStream};
@@ -70,7 +70,8 @@ async fn trim(resource: &Resource) {
     loop {
         tokio::time::sleep(TRIM).await;
         if let Some(serving) = resource.ready() {
-            serving.cacher.trim();
+            // Frees the events of a burst, which takes tens of milliseconds.
+            off_thread(0, move || serving.cacher.trim()).await;
         }
     }
 }

@@ -458,7 +458,8 @@ pub(super) async fn decode_off_thread<T: Send + 'static>(
     off_thread(memory, decode).await.unwrap_or(Err(Error::NotReady(1)))
 }
 
-fn first_pair(responses: &[TxnOpResponse]) -> Option<KeyValue> {
+/// The pair that the `get` of a transaction has found.
+pub(super) fn first_pair(responses: &[TxnOpResponse]) -> Option<KeyValue> {
     match responses.first() {
         Some(TxnOpResponse::Get(found)) => found.kvs().first().cloned(),
         _ => None,

@@ -4,7 +4,7 @@
 use super::client::{Access, Members, kv};
 use super::connect;
 use super::error::{ConnectError, Failure};
-use super::resource::{after, end_of};
+use super::resource::{after, end_of, first_pair};
 use super::values::{self, MediaType};
 use crate::apimachinery::value::Value;
 use crate::storage::transform::ENCRYPTED;
@@ -14,6 +14,7 @@ use embedded::tool::{Object, Progress};
 use etcd_client::{Compare, CompareOp, GetOptions, PutOptions, Txn, TxnOp};
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const PAGE: i64 = 2_000;
@@ -97,6 +98,11 @@ pub(crate) fn group_of(value: &[u8]) -> Result<String, Undecodable> {
     let tree = values::decode(value)?;
     let version = tree.str_at(&["apiVersion"]);
     Ok(version.split_once('/').map_or("", |(group, _)| group).to_owned())
+}
+
+/// Whether a write that found its key taken had been executed by an earlier attempt, whose response was lost.
+fn is_own_write(attempts: usize, there: Option<&[u8]>, value: &[u8]) -> bool {
+    attempts > 1 && there == Some(value)
 }
 
 impl Exchange {
@@ -215,19 +221,26 @@ impl Exchange {
                 true => object.value.clone(),
                 false => values::encode(&object.value, media),
             };
+            let attempts = AtomicUsize::new(0);
             let answer = self
                 .members
                 .call(|client| {
+                    attempts.fetch_add(1, Ordering::Relaxed);
                     let options = (lease != 0).then(|| PutOptions::new().with_lease(lease));
                     let txn = Txn::new()
                         // Never overwrites: a cluster in use must not be damaged by an import.
                         .when([Compare::mod_revision(&*object.key, CompareOp::Equal, 0)])
-                        .and_then([TxnOp::put(&*object.key, value.to_vec(), options)]);
+                        .and_then([TxnOp::put(&*object.key, value.to_vec(), options)])
+                        .or_else([TxnOp::get(&*object.key, None)]);
                     async move { kv(&client).txn(txn).await }
                 })
                 .await?;
             if !answer.succeeded() {
-                return Err(Error::Exists(object.key.clone()));
+                let there = first_pair(&answer.op_responses());
+                let there = there.as_ref().map(|pair| pair.value());
+                if !is_own_write(attempts.into_inner(), there, &value) {
+                    return Err(Error::Exists(object.key.clone()));
+                }
             }
             at = self.members.saw(answer.header()).0;
             if (done + 1) % 100 == 0 || done as u64 + 1 == total {
@@ -283,6 +296,13 @@ mod tests {
     #[test]
     fn pages_continue_after_a_key_that_is_not_text() {
         assert_eq!(after(b"/registry/pods/\xff"), b"/registry/pods/\xff\0");
+    }
+
+    #[test]
+    fn only_a_repeated_write_may_find_its_own_value() {
+        assert!(is_own_write(2, Some(b"a"), b"a"));
+        assert!(!is_own_write(1, Some(b"a"), b"a"), "it is another program's");
+        assert!(!is_own_write(2, Some(b"b"), b"a") && !is_own_write(2, None, b"a"));
     }
 
     #[tokio::test]

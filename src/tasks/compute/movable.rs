@@ -16,6 +16,8 @@ use std::task::{Context, Poll};
 
 /// Stored bytes up to which an object is processed on a reactor: decoding them takes less than 200 µs.
 const HEAVY: usize = 32 << 10;
+/// Objects of a cache up to which a list of some of them is made on a reactor, at about 50 ns each.
+const MANY_OBJECTS: usize = 4096;
 /// Estimated memory per byte of a stored object: the tree, its encoding, and a copy to compare with.
 pub(crate) const MEMORY_PER_STORED_BYTE: usize = 8;
 /// Estimated memory, in bytes, for the rest of a write whose object became large.
@@ -141,6 +143,17 @@ pub(crate) async fn leave_reactor_to_decode(stored: usize) {
     }
 }
 
+/// [`leave_reactor`] if a cache of that many objects, about to be listed, has too many for a reactor.
+///
+/// # Cancel safety
+/// Cancel safe.
+pub(crate) async fn leave_reactor_to_list(objects: usize) {
+    if objects > MANY_OBJECTS {
+        // A list refers to the objects of the cache.
+        leave_reactor(objects.saturating_mul(size_of::<usize>())).await;
+    }
+}
+
 /// [`leave_reactor`] if `object`, about to be validated and encoded, is too large for a reactor.
 ///
 /// # Cancel safety
@@ -235,6 +248,20 @@ mod tests {
         };
         assert_eq!(place_with(HEAVY / 2).await, Ok(here()));
         assert_ne!(place_with(2 * HEAVY).await.unwrap(), here());
+    }
+
+    #[tokio::test]
+    async fn work_moves_when_it_lists_many_objects() {
+        let pool = pool(16);
+        let place_with = |objects: usize| {
+            let work = async move {
+                leave_reactor_to_list(objects).await;
+                here()
+            };
+            pool.within(pool.flow("caller"), async { movable(work.boxed()).await })
+        };
+        assert_eq!(place_with(MANY_OBJECTS).await, Ok(here()));
+        assert_ne!(place_with(MANY_OBJECTS + 1).await.unwrap(), here());
     }
 
     #[tokio::test]

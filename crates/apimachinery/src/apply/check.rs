@@ -29,6 +29,25 @@ struct Errors {
 }
 
 impl Errors {
+    fn of_stored() -> Self {
+        Self {
+            allow_duplicates: true,
+            ..Self::default()
+        }
+    }
+
+    /// All of them as one text; `None` if there are none.
+    fn text(mut self) -> Option<String> {
+        if self.more > 0 {
+            self.lines.push(format!("and {} more errors", self.more));
+        }
+        match self.lines.as_slice() {
+            [] => None,
+            [one] => Some(one.clone()),
+            many => Some(format!("errors:\n  {}", many.join("\n  "))),
+        }
+    }
+
     fn push(&mut self, line: impl FnOnce() -> String) {
         // Counted but not built: the closure would otherwise format a path per error of a hostile body.
         if self.lines.len() >= MAX_ERRORS || self.size >= MAX_TEXT {
@@ -57,26 +76,25 @@ pub(super) fn check<S: ApplySchema>(config: &Value, schema: S) -> Result<(), Sta
     )))
 }
 
+/// The error of an apply to an object that does not conform to its schema. `failed` is what upstream was doing, with
+/// `{}` in place of the object.
+pub(super) fn untyped<S: ApplySchema>(failed: &str, object: &Value, schema: S) -> Status {
+    let mut errors = Errors::of_stored();
+    check_below(object, schema, &mut String::new(), &mut errors);
+    let failed = failed.replace("{}", &format!("({})", described(object)));
+    Status::raw_error(format!("{failed}: {}", errors.text().unwrap_or_default()))
+}
+
 /// Why a configuration does not conform to its schema, in upstream's words.
 pub(super) fn nonconformity<S: ApplySchema>(config: &Value, schema: S) -> Option<String> {
     let mut errors = Errors::default();
     check_below(config, schema, &mut String::new(), &mut errors);
-    if errors.more > 0 {
-        errors.lines.push(format!("and {} more errors", errors.more));
-    }
-    match errors.lines.as_slice() {
-        [] => None,
-        [one] => Some(one.clone()),
-        many => Some(format!("errors:\n  {}", many.join("\n  "))),
-    }
+    errors.text()
 }
 
 /// True if an object has the types of its schema. Unlike a configuration, it may have duplicate items.
 pub(super) fn conforms<S: ApplySchema>(object: &Value, schema: S) -> bool {
-    let mut errors = Errors {
-        allow_duplicates: true,
-        ..Errors::default()
-    };
+    let mut errors = Errors::of_stored();
     check_below(object, schema, &mut String::new(), &mut errors);
     errors.lines.is_empty() && errors.more == 0
 }
@@ -132,7 +150,11 @@ fn check_below<S: ApplySchema>(v: &Value, schema: S, path: &mut String, errors: 
             let mut seen: BTreeSet<PathElement> = BTreeSet::new();
             for (i, item) in a.iter().enumerate() {
                 match item_element(schema, shape, item) {
-                    Err(e) => errors.push(|| format!("{path}: element {i}: {e}")),
+                    // As upstream's `visitListItems`: an item without identity ends the check of its list.
+                    Err(e) => {
+                        errors.push(|| format!("{path}: element {i}: {e}"));
+                        break;
+                    }
                     Ok(e) => {
                         if seen.contains(&e) {
                             errors.push(|| format!("{path}: duplicate entries for key {e}"));

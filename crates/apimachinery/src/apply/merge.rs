@@ -5,7 +5,7 @@
 //! `merge.Updater`).
 
 use super::changes::{Change, Changes};
-use super::check::check;
+use super::check::{check, untyped};
 use super::fieldset::{FieldSet, PathElement};
 use super::managed::{self, ManagedEntry, Operation, Writer, strip};
 use super::typed::{self, item_element, shape_of, to_field_set};
@@ -128,6 +128,10 @@ pub fn apply_across<S: ApplySchema>(
             ..*writer
         };
         let all = managed::difference(schema, None, &base).excluding(request.reset);
+        if all.untyped {
+            let failed = "failed to create manager for existing fields: failed to convert new object {} to smd typed";
+            return Err(untyped(failed, &base, schema));
+        }
         entries = managed::take(entries, Change::from(all).acquired, &first);
     }
 
@@ -150,6 +154,10 @@ pub fn apply_across<S: ApplySchema>(
     }
 
     let change = typed::compare(&base, &object, schema);
+    // The configuration was checked, so it is the live object.
+    if change.untyped {
+        return Err(untyped("failed to create typed live object {}", &base, schema));
+    }
     // Reordering counts as a change, and so does a change to a field that is reset later.
     let mut changed = base != object;
     let change = change.excluding(request.reset);
@@ -161,23 +169,7 @@ pub fn apply_across<S: ApplySchema>(
         &mut entries,
     );
     if !request.force {
-        // Per entry: the fields it owns that this write takes over.
-        // `changes.of(e)` resolves in the version of the entry: paths of one version mean nothing in another.
-        let lost = |e: &ManagedEntry| e.fields.intersection(&changes.of(e).acquired);
-        let lost: Vec<FieldSet> = entries.iter().map(lost).collect();
-        if let Err(status) = conflicts(&entries, &lost) {
-            // kubectl may take over fields that its own client-side apply set and that are unchanged since.
-            let allowed = if writer.manager == "kubectl" {
-                client_side_applied(&base, schema)
-            } else {
-                FieldSet::new()
-            };
-            if allowed.is_empty() {
-                return Err(status);
-            }
-            let rest: Vec<FieldSet> = lost.iter().map(|f| f.difference(&allowed)).collect();
-            conflicts(&entries, &rest)?;
-        }
+        refuse_conflicts(&entries, &changes, writer.manager, (&base, schema))?;
     }
     // Also without a conflict: forced applies and removals take fields from every other manager.
     entries.iter_mut().for_each(|e| changes.of(e).remove_from(e));
@@ -244,6 +236,33 @@ fn rewrite_last_applied(object: &mut Value, config: &Value) -> bool {
         object.unset(&path);
     }
     true
+}
+
+/// Returns a 409 if the write would take fields from other managers that it may not take.
+fn refuse_conflicts<S: ApplySchema>(
+    entries: &[ManagedEntry],
+    changes: &Changes<'_, S>,
+    manager: &str,
+    (live, schema): (&Value, S),
+) -> Result<(), Status> {
+    // Per entry: the fields it owns that this write takes over.
+    // `changes.of(e)` resolves in the version of the entry: paths of one version mean nothing in another.
+    let lost = |e: &ManagedEntry| e.fields.intersection(&changes.of(e).acquired);
+    let lost: Vec<FieldSet> = entries.iter().map(lost).collect();
+    let Err(status) = conflicts(entries, &lost) else {
+        return Ok(());
+    };
+    // kubectl may take over fields that its own client-side apply set and that are unchanged since.
+    let allowed = if manager == "kubectl" {
+        client_side_applied(live, schema)
+    } else {
+        FieldSet::new()
+    };
+    if allowed.is_empty() {
+        return Err(status);
+    }
+    let rest: Vec<FieldSet> = lost.iter().map(|f| f.difference(&allowed)).collect();
+    conflicts(entries, &rest)
 }
 
 /// Returns a 409 if any entry would lose a field to this write.
@@ -465,13 +484,12 @@ fn prune<S: ApplySchema>(
     if last.api_version == mine.api_version && last.fields.difference(&mine.fields).is_empty() {
         return merged;
     }
-    let cut = |v: &Value, set: &FieldSet, s: S| without(v, set, s).unwrap_or_else(Value::object);
     // Upstream's `EnsureNamedFieldsAreMembers`: declared structs around owned fields count as owned, and so are
     // removed and restored with them.
     let fields = |v: &Value, s: S| with_named_fields(&to_field_set(v, s), s);
     let (at_last, s) = frame.at(&merged, &last.api_version);
     let named = with_named_fields(&last.fields, s);
-    let mut pruned = cut(&at_last, &named, s);
+    let mut pruned = without(&at_last, &named, s);
     // Restore what any manager owns, along with the enclosing structs. Ownership is resolved in the version
     // each entry is recorded in, starting with that of the last apply.
     let mut owners: Vec<&ManagedEntry> = std::iter::once(mine).chain(others).collect();
@@ -494,14 +512,14 @@ fn prune<S: ApplySchema>(
         let mut gone = fields(&whole, s);
         gone.subtract(&fields(&part, s));
         gone.subtract(&with_named_fields(&owned, s));
-        pruned = cut(&whole, &gone, s);
+        pruned = without(&whole, &gone, s);
     }
     // Pruning an item also drops what other managers never recorded below it; upstream adds it back in
     // `addBackDanglingItems`.
     // Also restore items that disappeared only because their parent did.
     let mut gone = fields(&at_last, s).intersection(&named);
     gone.subtract(&fields(&frame.at(&pruned, &last.api_version).0, s));
-    let left = without(&at_last, &gone, s).unwrap_or_else(Value::object);
+    let left = without(&at_last, &gone, s);
     frame.at(&left, frame.api_version).0.into_owned()
 }
 
@@ -522,11 +540,12 @@ fn with_named_fields<S: ApplySchema>(set: &FieldSet, schema: S) -> FieldSet {
     out
 }
 
-/// Returns the value without the members of `set`, or `None` if nothing is left. Inside an object an emptied
-/// field becomes null instead: it is still a field, and a manager may own it as a whole.
-fn without<S: ApplySchema>(v: &Value, set: &FieldSet, schema: S) -> Option<Value> {
+/// Returns the value without the members of `set`. What is emptied stays as an empty object or list: a manager may own
+/// it as a whole, and null would not fit the schema of a custom resource. As upstream's `removingWalker`
+/// (structured-merge-diff, `typed/remove.go`).
+fn without<S: ApplySchema>(v: &Value, set: &FieldSet, schema: S) -> Value {
     if set.is_empty() {
-        return Some(v.clone());
+        return v.clone();
     }
     checkpoint();
     let shape = shape_of(schema, v);
@@ -538,12 +557,12 @@ fn without<S: ApplySchema>(v: &Value, set: &FieldSet, schema: S) -> Option<Value
                 let left = match (e, schema.member(k)) {
                     // The element itself is removed; members below it go with it, whatever the set says about them.
                     (Some(e), _) if e.member => continue,
-                    (Some(e), Some(member)) => without(v, &e.children, member.schema).unwrap_or_default(),
+                    (Some(e), Some(member)) => without(v, &e.children, member.schema),
                     _ => v.clone(),
                 };
                 out.push((Str::new(k), left));
             }
-            (!out.is_empty()).then(|| Value::Object(Map::from_pairs(out)))
+            Value::Object(Map::from_pairs(out))
         }
         (Shape::Set(of) | Shape::Keyed(of), Value::Array(a)) => {
             let mut out = Vec::with_capacity(a.len());
@@ -551,14 +570,13 @@ fn without<S: ApplySchema>(v: &Value, set: &FieldSet, schema: S) -> Option<Value
                 let e = item_element(schema, shape, item).ok().and_then(|e| set.get(&e));
                 out.extend(match e {
                     Some(e) if e.member => None,
-                    Some(e) => without(item, &e.children, of),
+                    Some(e) => Some(without(item, &e.children, of)),
                     None => Some(item.clone()),
                 });
             }
-            // An emptied list disappears; inside an object the caller turns it into null.
-            (!out.is_empty()).then_some(Value::Array(out))
+            Value::Array(out)
         }
-        _ => Some(v.clone()),
+        _ => v.clone(),
     }
 }
 

@@ -18,6 +18,9 @@ pub(crate) struct Comparison {
     pub modified: FieldSet,
     /// Fields only in the old object.
     pub removed: FieldSet,
+    /// An item of a list in one of the objects has no identity, so that upstream cannot read that object by its
+    /// schema. Not known of parts that are equal.
+    pub untyped: bool,
 }
 
 impl Comparison {
@@ -35,6 +38,7 @@ impl Comparison {
     }
 
     fn put(&mut self, element: PathElement, own: OwnChange, below: Self) {
+        self.untyped |= below.untyped;
         let sets = [
             (&mut self.added, OwnChange::Added, below.added),
             (&mut self.modified, OwnChange::Modified, below.modified),
@@ -57,13 +61,18 @@ enum OwnChange {
     Removed,
 }
 
-/// The schema's shape, with [`Shape::Deduced`] resolved from the value.
+/// The schema's shape, with [`Shape::Deduced`] and [`Shape::Untyped`] resolved from the value.
 pub(super) fn shape_of<S: ApplySchema>(schema: S, v: &Value) -> Shape<S> {
     match schema.shape() {
         Shape::Deduced => match v {
             // Only the value can decide: custom resources with `x-kubernetes-preserve-unknown-fields` have parts
             // without a schema.
             Value::Object(_) => Shape::Object,
+            Value::Array(_) => Shape::AtomicList,
+            _ => Shape::Scalar(super::Scalar::Untyped),
+        },
+        Shape::Untyped => match v {
+            Value::Object(_) => Shape::AtomicObject,
             Value::Array(_) => Shape::AtomicList,
             _ => Shape::Scalar(super::Scalar::Untyped),
         },
@@ -310,7 +319,9 @@ fn compare_lists<S: ApplySchema>(
     depth: usize,
     out: &mut Comparison,
 ) {
+    let all = old.len() + new.len();
     let (old, new) = (sorted_items(old, list, shape), sorted_items(new, list, shape));
+    out.untyped |= old.len() + new.len() < all;
     let (mut a, mut b) = (old.as_slice(), new.as_slice());
     while let Some((element, _)) = [a.first(), b.first()]
         .into_iter()

@@ -27,8 +27,9 @@ mod emit;
 mod input;
 mod places;
 mod resolve;
+mod scalar;
 
-pub use emit::{to_string, to_vec};
+pub use emit::{to_item, to_string, to_vec};
 pub use places::places;
 
 use super::budget::{DecodeBudget, OverBudget};

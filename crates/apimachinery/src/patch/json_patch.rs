@@ -6,7 +6,7 @@
 
 mod explain;
 
-use super::{go_syntax_error, json_type, rejected};
+use super::{Decoding, go_syntax_error, json_type, rejected};
 use crate::codec::json::{self, MAX_DEPTH};
 use crate::codec::strict_errors::StrictErrors;
 use crate::interrupt::checkpoint;
@@ -92,17 +92,17 @@ pub struct NotApplied {
 ///
 /// ```
 /// use torana_apimachinery::json;
-/// use torana_apimachinery::patch::json_patch::JsonPatch;
+/// use torana_apimachinery::patch::{Decoding, json_patch::JsonPatch};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let body = br#"[
 ///     {"op": "test", "path": "/spec/replicas", "value": 1},
 ///     {"op": "replace", "path": "/spec/replicas", "value": 3}
 /// ]"#;
-/// let patched = JsonPatch::decode(body, false)?.apply(json!({"spec": {"replicas": 1}}))?;
+/// let patched = JsonPatch::decode(body, Decoding::Lenient)?.apply(json!({"spec": {"replicas": 1}}))?;
 /// assert_eq!(patched, json!({"spec": {"replicas": 3}}));
 ///
-/// let refused = JsonPatch::decode(body, false)?.apply_explained(json!({"spec": {"replicas": 2}}));
+/// let refused = JsonPatch::decode(body, Decoding::Lenient)?.apply_explained(json!({"spec": {"replicas": 2}}));
 /// assert!(refused.is_err_and(|why| why.test_failed));
 /// # Ok(())
 /// # }
@@ -116,14 +116,14 @@ pub struct JsonPatch {
 }
 
 impl JsonPatch {
-    /// Decodes a patch. `prefixed` is set if field validation is `Warn` or `Strict`: only then upstream
-    /// decodes the operations strictly, with the types of their members, and prefixes the errors.
+    /// Decodes a patch.
     ///
     /// # Errors
     /// 400 if the body is not a list of operations, 413 for too many of them.
-    pub fn decode(body: &[u8], prefixed: bool) -> Result<Self, Status> {
+    pub fn decode(body: &[u8], decoding: Decoding) -> Result<Self, Status> {
+        let strict = decoding == Decoding::Strict;
         let fail = |e: String| {
-            Status::bad_request(if prefixed {
+            Status::bad_request(if strict {
                 format!("error decoding patch: {e}")
             } else {
                 e
@@ -135,7 +135,7 @@ impl JsonPatch {
             // A `null` body is an empty list in Go.
             Value::Null => Vec::new(),
             other => {
-                let of = if prefixed {
+                let of = if strict {
                     "[]handlers.jsonPatchOp"
                 } else {
                     "jsonpatch.Patch"
@@ -155,7 +155,7 @@ impl JsonPatch {
                 // A `null` operation is an empty map; it fails later for its missing members.
                 Value::Null => Map::new(),
                 other => {
-                    let of = if prefixed {
+                    let of = if strict {
                         "handlers.jsonPatchOp"
                     } else {
                         "jsonpatch.Operation"
@@ -168,7 +168,7 @@ impl JsonPatch {
                 match k {
                     // Otherwise an operation with a member of another type does not apply.
                     "op" | "path" | "from" => {
-                        if prefixed && !matches!(v, Value::String(_) | Value::Null) {
+                        if strict && !matches!(v, Value::String(_) | Value::Null) {
                             let t = json_type(v);
                             return Err(fail(format!(
                                 "json: cannot unmarshal {t} into Go struct field jsonPatchOp.{k} of type string"

@@ -4,10 +4,10 @@
 //!
 //! ```
 //! use torana_apimachinery::json;
-//! use torana_apimachinery::patch::merge;
+//! use torana_apimachinery::patch::{Decoding, merge};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let (patch, duplicates) = merge::decode(br#"{"data": {"a": null, "c": "3"}}"#, true)?;
+//! let (patch, duplicates) = merge::decode(br#"{"data": {"a": null, "c": "3"}}"#, Decoding::Strict)?;
 //! let mut object = json!({"data": {"a": "1", "b": "2"}});
 //! merge::apply(&mut object, patch);
 //! assert_eq!(object, json!({"data": {"b": "2", "c": "3"}}));
@@ -16,7 +16,7 @@
 //! # }
 //! ```
 
-use super::decode_object;
+use super::{Decoding, decode_object};
 use crate::codec::json as codec;
 use crate::interrupt::checkpoint;
 use crate::status::Status;
@@ -25,11 +25,10 @@ use crate::value::{Map, Str, Value};
 /// Decodes a merge patch; also returns its duplicate keys (`metadata.labels.a`).
 ///
 /// # Errors
-/// 400 for anything but an object if `prefixed` (as in [`super::json_patch::JsonPatch::decode`]); otherwise for null
-/// and for a body that is not JSON.
-pub fn decode(body: &[u8], prefixed: bool) -> Result<(Value, Vec<String>), Status> {
+/// 400 for anything but an object if it is decoded strictly; otherwise for null and for a body that is not JSON.
+pub fn decode(body: &[u8], decoding: Decoding) -> Result<(Value, Vec<String>), Status> {
     let bad = || Status::bad_request("Invalid JSON Patch");
-    if !prefixed {
+    if decoding == Decoding::Lenient {
         // Any JSON but null is a patch.
         return match codec::decode_with_duplicates(body) {
             Ok((Value::Null, _)) | Err(_) => Err(bad()),
@@ -116,7 +115,7 @@ pub(crate) mod tests {
 
     #[test]
     fn non_objects_are_rejected() {
-        let e = |b: &[u8]| decode(b, true).unwrap_err().message;
+        let e = |b: &[u8]| decode(b, Decoding::Strict).unwrap_err().message;
         assert_eq!(e(b"null"), "Invalid JSON Patch");
         assert_eq!(e(b""), "error decoding patch: unexpected end of JSON input");
         assert_eq!(
@@ -124,12 +123,12 @@ pub(crate) mod tests {
             "error decoding patch: json: cannot unmarshal array into Go value of type map[string]interface {}"
         );
         // Without strict decoding, a literal replaces the document.
-        let e = |b: &[u8]| decode(b, false).unwrap_err().message;
+        let e = |b: &[u8]| decode(b, Decoding::Lenient).unwrap_err().message;
         assert_eq!(
             (e(b"null"), e(b"{")),
             ("Invalid JSON Patch".into(), "Invalid JSON Patch".into())
         );
-        assert_eq!(decode(b"[1]", false).unwrap().0, json!([1]));
+        assert_eq!(decode(b"[1]", Decoding::Lenient).unwrap().0, json!([1]));
     }
 
     /// Any JSON value without null members.

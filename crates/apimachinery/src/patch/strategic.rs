@@ -17,7 +17,10 @@
 //! $retainKeys: [..]                  all other members are removed first
 //! ```
 
+mod leftover;
 mod list;
+
+pub use leftover::leftover;
 
 use super::merge::prune_nulls;
 use super::{decode_object, go_print, rejected};
@@ -290,10 +293,6 @@ fn set_element_order<S: PatchSchema>(live: &mut Map, patch: &mut Map, schema: S)
             return Err(no_list(&order));
         };
         let name = directed(&directive, ELEMENT_ORDER, WHAT)?;
-        // The list is removed by the patch, so its order does not matter.
-        if patch.get(name).is_some_and(Value::is_null) {
-            continue;
-        }
         let before = match live.get_mut(name) {
             None => None,
             // Taken rather than cloned; it is put back, arranged, at the end of the iteration.

@@ -1,6 +1,6 @@
 //! The text that the API serves for a quantity.
 
-use super::parse::{BAD_SUFFIX, BINARY, DECIMAL, decimal_digits, scale, small, split, trim};
+use super::parse::{BINARY, DECIMAL, ParseError, decimal_digits, scale, small, split, trim};
 use super::{Amount, Format, NANO, Quantity, divide_up};
 use std::fmt;
 
@@ -8,8 +8,8 @@ use std::fmt;
 /// canonical form.
 ///
 /// # Errors
-/// Returns upstream's message.
-pub fn canonicalize(text: &str) -> Result<String, &'static str> {
+/// The text is not a quantity.
+pub fn canonicalize(text: &str) -> Result<String, ParseError> {
     canonical(text, -9)
 }
 
@@ -17,16 +17,16 @@ pub fn canonicalize(text: &str) -> Result<String, &'static str> {
 /// rounds up to thousandths in defaulting.
 ///
 /// # Errors
-/// Returns upstream's message.
-pub fn canonicalize_amount(text: &str) -> Result<String, &'static str> {
+/// The text is not a quantity.
+pub fn canonicalize_amount(text: &str) -> Result<String, ParseError> {
     canonical(text, -3)
 }
 
-fn canonical(text: &str, finest: i32) -> Result<String, &'static str> {
+fn canonical(text: &str, finest: i32) -> Result<String, ParseError> {
     let trimmed = trim(text);
     let quantity = Quantity::parse(trimmed)?;
     let parts = split(trimmed)?;
-    let (base, exponent, format) = scale(parts.suffix).ok_or(BAD_SUFFIX)?;
+    let (base, exponent, format) = scale(parts.suffix).ok_or(ParseError::Suffix)?;
     let small = small(&parts, base, exponent);
     // Upstream caches the text on its fast path only, and a rounded value loses it.
     if echoes(trimmed, quantity) && small.is_none_or(|amount| amount.scale >= finest) {

@@ -8,11 +8,19 @@ const MAX_DIGITS: usize = 4096;
 /// Most digits before and after the point for which upstream uses 64-bit arithmetic.
 const SMALL_DIGITS: usize = 18;
 
-/// Upstream's messages for the three parse errors.
-pub(super) const BAD_FORM: &str =
-    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
-pub(super) const BAD_NUMBER: &str = "unable to parse numeric part of quantity";
-pub(super) const BAD_SUFFIX: &str = "unable to parse quantity's suffix";
+/// A text is not a quantity. The messages are upstream's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ParseError {
+    /// It has not the form of a quantity.
+    #[error("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")]
+    Form,
+    /// Its number has no digits or too many.
+    #[error("unable to parse numeric part of quantity")]
+    Number,
+    /// Its suffix is none of the known ones.
+    #[error("unable to parse quantity's suffix")]
+    Suffix,
+}
 
 pub(super) const DECIMAL: [(&str, i32); 10] = [
     ("n", -9),
@@ -47,12 +55,12 @@ pub(super) fn trim(text: &str) -> &str {
 
 /// Splits a text as upstream's `parseQuantityString`: sign, digits, a point and digits, letters, sign,
 /// digits. Each part may be missing.
-pub(super) fn split(text: &str) -> Result<Parts<'_>, &'static str> {
+pub(super) fn split(text: &str) -> Result<Parts<'_>, ParseError> {
     let digits = |text: &str| text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
     let negative = text.starts_with('-');
     if text.is_empty() {
-        return Err(BAD_FORM);
+        return Err(ParseError::Form);
     }
     let (whole, rest) = unsigned.split_at(digits(unsigned));
     // A second point is left in the suffix and fails there.
@@ -63,7 +71,7 @@ pub(super) fn split(text: &str) -> Result<Parts<'_>, &'static str> {
     let exponent = after.strip_prefix(['-', '+']).unwrap_or(after);
     // Anything behind letters, sign and digits.
     if digits(exponent) != exponent.len() {
-        return Err(BAD_FORM);
+        return Err(ParseError::Form);
     }
     Ok(Parts {
         negative,
@@ -111,7 +119,7 @@ fn drop_digits(digits: &mut Vec<u8>, n: usize) {
 }
 
 /// The digits of a decimal number in units of 10^`finest`, without leading zeros.
-pub(super) fn decimal_digits(parts: &Parts<'_>, exponent: i32, finest: i32) -> Result<Vec<u8>, &'static str> {
+pub(super) fn decimal_digits(parts: &Parts<'_>, exponent: i32, finest: i32) -> Result<Vec<u8>, ParseError> {
     let mut digits = [parts.whole.as_bytes(), parts.fraction.as_bytes()].concat();
     let zeros = digits.iter().take_while(|d| **d == b'0').count();
     // Leading zeros would count towards `MAX_DIGITS`.
@@ -123,13 +131,13 @@ pub(super) fn decimal_digits(parts: &Parts<'_>, exponent: i32, finest: i32) -> R
     let shift = i64::from(exponent) - i64::from(finest) - places;
     match usize::try_from(shift) {
         // Checked before the zeros are appended: an exponent of a few digits can ask for gigabytes.
-        Ok(up) if digits.len().saturating_add(up) > MAX_DIGITS => return Err(BAD_NUMBER),
+        Ok(up) if digits.len().saturating_add(up) > MAX_DIGITS => return Err(ParseError::Number),
         Ok(up) => digits.resize(digits.len() + up, b'0'),
         Err(_) => drop_digits(&mut digits, usize::try_from(shift.unsigned_abs()).unwrap_or(usize::MAX)),
     }
     match digits.len() <= MAX_DIGITS {
         true => Ok(digits),
-        false => Err(BAD_NUMBER),
+        false => Err(ParseError::Number),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{Body::Strict, Declaration};
 use crate::value::{Out, Val, error, no_overload};
-use torana_apimachinery::quantity::Quantity;
+use torana_apimachinery::quantity::{ParseError, Quantity};
 
 pub(super) const FUNCTIONS: &[Declaration] = &[
     ("quantity", Strict(quantity), &["(string) Quantity"]),
@@ -36,18 +36,18 @@ pub(super) const FUNCTIONS: &[Declaration] = &[
 
 const ARITHMETIC: &[&str] = &["Quantity.(Quantity) Quantity", "Quantity.(int) Quantity"];
 
-fn parse(s: &str) -> Result<Quantity, &'static str> {
+fn parse(s: &str) -> Result<Quantity, ParseError> {
     // Surrounding blanks, which the parser accepts, are not part of a quantity.
     if s.trim() == s {
         Quantity::parse(s)
     } else {
-        Err("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")
+        Err(ParseError::Form)
     }
 }
 
 fn quantity<'a>(args: &mut [Val<'a>]) -> Out<'a> {
     let [Val::String(s)] = args else { return no_overload() };
-    parse(s).map_or_else(error, |q| Ok(Val::Quantity(q.into(), false)))
+    parse(s).map_or_else(|e| error(e.to_string()), |q| Ok(Val::Quantity(q.into(), false)))
 }
 
 fn is_quantity<'a>(args: &mut [Val<'a>]) -> Out<'a> {

@@ -1,6 +1,6 @@
 //! Error recovery, as in cel-go's parser, which ANTLR generates. A superfluous token is skipped if the next
 //! one fits, a missing bracket or colon is assumed if the present token could follow it, and every other
-//! error ends the parsing.
+//! error ends the parsing. Operators without operands are looked through, so that each is reported.
 
 use super::{Parsed, Parser};
 use crate::lexer::Token;
@@ -12,6 +12,9 @@ pub(super) const SILENT: (u32, String) = (u32::MAX - 1, String::new());
 pub(super) const OPERAND: &str =
     "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}";
 
+/// How many errors there may be before operators without operands end the parsing.
+const MAX_OPERATORS: usize = 100;
+
 /// Punctuation in ANTLR's order.
 const ORDER: [&str; 11] = ["[", "]", "{", "}", "(", ")", ".", ",", "-", "!", "?"];
 
@@ -20,6 +23,18 @@ fn starts_operand(token: Option<&Token>) -> bool {
         None | Some(Token::Eof | Token::In | Token::Quoted) => false,
         Some(Token::Punct(p)) => matches!(*p, "[" | "{" | "(" | "." | "-" | "!"),
         Some(_) => true,
+    }
+}
+
+/// True for an operator between two operands that cannot start one.
+fn is_operator(token: &Token) -> bool {
+    match token {
+        Token::In => true,
+        Token::Punct(p) => matches!(
+            *p,
+            "*" | "/" | "%" | "+" | "==" | "!=" | "<=" | "<" | ">=" | ">" | "&&" | "||"
+        ),
+        _ => false,
     }
 }
 
@@ -65,12 +80,18 @@ impl Parser<'_> {
         // Single-token deletion: skipping one token must lead to one that fits.
         let next = fits(self.token_after());
         let error = self.complaint(if next { "extraneous" } else { "mismatched" }, &expected(also));
-        if !next {
+        if next {
+            self.report(error);
+            self.advance();
+            return Ok(());
+        }
+        if !is_operator(self.token()) || self.errors.len() >= MAX_OPERATORS {
             return Err(error);
         }
+        // ANTLR goes on with the operator, as if the operand before it had been there.
         self.report(error);
         self.advance();
-        Ok(())
+        self.start_of_operand(&[])
     }
 
     /// After `!` or `-`, of which there may be more before.

@@ -75,7 +75,7 @@ impl<'a> Val<'a> {
             (Value::Object(m), Type::Object(of)) => Self::Object(m, of),
             (Value::Object(m), Type::Map(_)) => Self::Map(Dict::Tree(m, schema.items.as_deref().unwrap_or(&DYN))),
             (Value::Object(m), of @ (Type::Dyn | Type::Any)) => Self::Map(Dict::Tree(m, untyped(of))),
-            (_, ty) => return error(format!("invalid data, expected a value of type {ty}")),
+            (v, ty) => return error(mismatch(v, ty)),
         })
     }
 
@@ -141,6 +141,34 @@ impl<'a> Val<'a> {
     }
 }
 
+/// The error of a value that does not have the schema's type (upstream's `UnstructuredToVal`, which formats the type
+/// that Go's decoder gave it).
+fn mismatch(v: &Value, ty: &Type) -> String {
+    let wanted = match ty {
+        Type::Object(_) | Type::Map(_) => "a map for the provided schema with type=object",
+        Type::List(_) => "an array for the provided schema with type=array",
+        // Formats of strings have types of their own.
+        Type::String | Type::Duration | Type::Timestamp | Type::Bytes => "string",
+        Type::Double => "float",
+        Type::Int => "int",
+        Type::Bool => "bool",
+        other => return format!("invalid data, expected a value of type {other}"),
+    };
+    if matches!(ty, Type::Object(_) | Type::Map(_) | Type::List(_)) {
+        return format!("invalid data, expected {wanted}");
+    }
+    let got = match v {
+        Value::Null => "<nil>",
+        Value::Bool(_) => "bool",
+        Value::Int(_) => "int64",
+        Value::Float(_) => "float64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
+    };
+    format!("invalid data, expected {wanted}, got {got}")
+}
+
 fn charge(left: &mut usize, length: usize) -> Result<(), TreeError> {
     *left = left
         .checked_sub(length.saturating_add(PART))
@@ -163,4 +191,38 @@ fn charge_members(left: &mut usize, map: &Map) -> Result<(), TreeError> {
         charge(left, k.len())?;
         charge_tree(left, v)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::ANY;
+    use torana_apimachinery::json;
+
+    #[test]
+    fn values_of_wrong_types_are_named_as_go_names_them() {
+        let list = Type::List(Type::Int.into());
+        let map = Type::Map((Type::String, Type::Int).into());
+        for (ty, v, message) in [
+            (Type::String, json!([1]), "expected string, got []interface {}"),
+            (Type::Duration, json!(1), "expected string, got int64"),
+            (Type::Int, json!(1.5), "expected int, got float64"),
+            (Type::Double, json!("x"), "expected float, got string"),
+            (Type::Bool, json!({}), "expected bool, got map[string]interface {}"),
+            (
+                list,
+                json!(true),
+                "expected an array for the provided schema with type=array",
+            ),
+            (
+                map,
+                json!("x"),
+                "expected a map for the provided schema with type=object",
+            ),
+        ] {
+            let schema = Schema { ty, ..ANY };
+            let error = Val::of(&v, &schema).err().map(|e| e.to_string());
+            assert_eq!(error, Some(format!("invalid data, {message}")));
+        }
+    }
 }

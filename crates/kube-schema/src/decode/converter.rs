@@ -3,57 +3,127 @@
 //! an untyped tree instead of decoded from text: numbers are coerced rather than refused, and errors have
 //! different messages.
 
-use super::DecodeError;
-use crate::{Ty, TypeDef};
+use super::go_names::go_type_below;
+use super::{DecodeError, scalar};
+use crate::{Field, Ty, TypeDef};
+use torana_apimachinery::interrupt::pause;
+use torana_apimachinery::patch::json_type;
 use torana_apimachinery::value::Value;
 
-/// Coerces the scalars of `v` to the types of `def`. Types that unmarshal themselves (times, quantities) and
-/// unknown fields are left to [`super::normalize`].
+/// Coerces the scalars of `v` to the types of `def`. Scalars that unmarshal themselves (times, quantities) are
+/// only checked; [`super::normalize`] rewrites them, and drops unknown fields.
 ///
 /// # Errors
-/// The first value of a wrong type, with the converter's message.
+/// The first value of a wrong type in the order of Go's structs, with the converter's message.
 pub fn coerce(def: &'static TypeDef, v: &mut Value) -> Result<(), DecodeError> {
+    object(def, v).map_err(|wrong| match wrong {
+        Wrong::Text(e) => e,
+        Wrong::NoText(ty, place) => {
+            let name = go_type_below(place.def, place.field, ty, place.below);
+            DecodeError(format!("cannot convert int64 to {name}"))
+        }
+    })
+}
+
+/// A value of a wrong type.
+enum Wrong {
+    Text(DecodeError),
+    /// An integer instead of a string. Looking up the name of the type takes long, so it is done once.
+    NoText(Ty, Place),
+}
+
+impl From<DecodeError> for Wrong {
+    fn from(e: DecodeError) -> Self {
+        Self::Text(e)
+    }
+}
+
+fn object(def: &'static TypeDef, v: &mut Value) -> Result<(), Wrong> {
     // Scalars with a name unmarshal themselves.
     if def.scalar.is_some() {
         return Ok(());
     }
     let Value::Object(map) = v else {
-        return Err(DecodeError(format!("cannot restore struct from: {}", kind(v))));
+        return Err(DecodeError(format!("cannot restore struct from: {}", kind(v))).into());
     };
+    // The map is sorted by name, so all members are looked at before the first error is known.
+    let mut first: Option<(u8, Wrong)> = None;
     for (key, v) in map.iter_mut() {
-        if let Some(f) = def.field(key) {
-            value(f.ty, v)?;
+        let Some(field) = def.field(key) else { continue };
+        let place = Place { def, field, below: 0 };
+        if let Err(wrong) = value(field.ty, v, place)
+            && first.as_ref().is_none_or(|(before, _)| field.place < *before)
+        {
+            first = Some((field.place, wrong));
         }
     }
-    Ok(())
+    first.map_or(Ok(()), |(_, wrong)| Err(wrong))
 }
 
-fn value(ty: Ty, v: &mut Value) -> Result<(), DecodeError> {
+/// A value's innermost field, and the number of lists and maps between them.
+#[derive(Clone, Copy)]
+struct Place {
+    def: &'static TypeDef,
+    field: &'static Field,
+    below: usize,
+}
+
+impl Place {
+    fn element(self) -> Self {
+        let below = self.below + 1;
+        Self { below, ..self }
+    }
+}
+
+fn value(ty: Ty, v: &mut Value, place: Place) -> Result<(), Wrong> {
+    pause();
     if v.is_null() {
         return Ok(());
     }
     match (ty, &mut *v) {
-        (Ty::Struct(r), _) => coerce(r.get(), v),
-        (Ty::List(t), Value::Array(items)) => items.iter_mut().try_for_each(|v| value(*t, v)),
+        (Ty::Struct(r), _) => return object(r.get(), v),
+        (Ty::List(t), Value::Array(items)) => {
+            return items.iter_mut().try_for_each(|v| value(*t, v, place.element()));
+        }
         (Ty::List(_), _) => refused("restore slice from", v),
-        (Ty::Map(t), Value::Object(map)) => map.iter_mut().try_for_each(|(_, v)| value(*t, v)),
+        (Ty::Map(t), Value::Object(map)) => {
+            return map.iter_mut().try_for_each(|(_, v)| value(*t, v, place.element()));
+        }
         (Ty::Map(_), _) => refused("restore map from", v),
         (Ty::Bytes, Value::String(s)) => {
-            super::scalar::bytes(s).map_err(|e| DecodeError(format!("error decoding from json: {e}")))
+            scalar::bytes(s).map_err(|e| DecodeError(format!("error decoding from json: {e}")))
         }
-        (Ty::Bytes, Value::Array(_)) => Ok(()),
+        (Ty::Bytes, Value::Array(items)) => items.iter_mut().try_for_each(byte),
         (Ty::Bytes, _) => refused("restore slice from", v),
         (Ty::String, Value::String(_)) | (Ty::Bool, Value::Bool(_)) => Ok(()),
         // By Go's reflection an integer is convertible to a string, so it fails at a later check than other
-        // kinds.
-        (Ty::String, Value::Int(_)) => Err(DecodeError("cannot convert int64 to string".into())),
+        // kinds, which knows the type's name.
+        (Ty::String, Value::Int(_)) => return Err(Wrong::NoText(ty, place)),
         (Ty::String, _) => unrecognized("string"),
         (Ty::Bool, _) => unrecognized("bool"),
         (Ty::Float, Value::Int(_) | Value::Float(_)) => Ok(()),
         (Ty::Float, _) => unrecognized("float64"),
         (Ty::Int32, _) => integer(v, "int32", |i| i64::from(i as i32)),
         (Ty::Int64, _) => integer(v, "int64", |i| i),
-        _ => Ok(()),
+        // Copies are checked: canonical forms depend on more than the type, which `normalize` knows.
+        (Ty::Time, Value::String(s)) => scalar::time(&mut s.clone()),
+        (Ty::MicroTime, Value::String(s)) => scalar::micro_time(&mut s.clone()),
+        (Ty::Time | Ty::MicroTime, _) => Err(DecodeError(format!(
+            "json: cannot unmarshal {} into Go value of type string",
+            json_type(v)
+        ))),
+        (Ty::Quantity, _) => scalar::quantity(&mut v.clone()),
+        (Ty::IntOrString, _) => scalar::int_or_string(v),
+        (Ty::Any(_) | Ty::SchemaOr(_), _) => Ok(()),
+    }
+    .map_err(Wrong::Text)
+}
+
+/// An element of a list that stands for bytes.
+fn byte(v: &mut Value) -> Result<(), DecodeError> {
+    match v.is_null() {
+        true => Ok(()),
+        false => integer(v, "uint8", |i| i64::from(i as u8)),
     }
 }
 
@@ -113,6 +183,58 @@ mod tests {
         assert_eq!(error(labels), "cannot restore map from string");
         let label = json!({"template": {"metadata": {"labels": {"x": 1}}}});
         assert_eq!(error(label), "cannot convert int64 to string");
+    }
+
+    #[test]
+    fn messages_name_gos_types() {
+        let error = |kind: (&str, &str, &str), mut v: Value| {
+            let def = crate::by_gvk(kind.0, kind.1, kind.2).unwrap();
+            coerce(def, &mut v).unwrap_err().0
+        };
+        let pod = |v| error(("", "v1", "Pod"), v);
+        assert_eq!(
+            pod(json!({"spec": {"restartPolicy": 1}})),
+            "cannot convert int64 to v1.RestartPolicy"
+        );
+        let add = json!({"spec": {"containers": [{"securityContext": {"capabilities": {"add": [1]}}}]}});
+        assert_eq!(pod(add), "cannot convert int64 to v1.Capability");
+        assert_eq!(
+            pod(json!({"metadata": {"uid": 5}})),
+            "cannot convert int64 to types.UID"
+        );
+        assert_eq!(
+            pod(json!({"metadata": {"finalizers": [1]}})),
+            "cannot convert int64 to string"
+        );
+        // Numbers with a fraction are not convertible.
+        assert_eq!(pod(json!({"status": {"phase": 1.5}})), "unrecognized type: string");
+        let secret = |v| error(("", "v1", "Secret"), v);
+        assert_eq!(
+            secret(json!({"data": {"a": [1, 300, "x"]}})),
+            "unrecognized type: uint8"
+        );
+        // Not an error: the byte is truncated.
+        let wrapped = secret(json!({"data": {"a": [1, 300]}, "type": 1}));
+        assert_eq!(wrapped, "cannot convert int64 to v1.SecretType");
+    }
+
+    #[test]
+    fn the_first_error_is_that_of_gos_struct() {
+        let def = crate::by_gvk("", "v1", "Pod").unwrap();
+        let error = |spec: Value| coerce(def, &mut json!({ "spec": spec })).unwrap_err().0;
+        // `containers` precede `restartPolicy`, and `resources` precede `terminationMessagePolicy`.
+        let container = json!({"terminationMessagePolicy": 1, "resources": {"limits": {"cpu": {}}}});
+        assert!(error(json!({"containers": [container], "restartPolicy": 3})).starts_with("quantities must match"));
+        let port = json!({"livenessProbe": {"httpGet": {"port": 1.5}}, "stdin": 1});
+        assert_eq!(
+            error(json!({"containers": [port], "activeDeadlineSeconds": "x"})),
+            "json: cannot unmarshal number 1.5 into Go value of type int32"
+        );
+        let created = coerce(def, &mut json!({"metadata": {"creationTimestamp": 5}}));
+        assert_eq!(
+            created.unwrap_err().0,
+            "json: cannot unmarshal number into Go value of type string"
+        );
     }
 
     #[test]

@@ -3,14 +3,12 @@
 //!
 //! Start at [`explain`].
 
+use super::go_names::{embedded, go_type_below};
 use super::{DecodeError, SCHEMA, dot, go_struct, go_type, of_schema_or, scalar};
 use crate::{Field, FreeForm, SchemaOr, Ty, TypeDef, by_name};
 use torana_apimachinery::codec::json::text::TextReader;
 use torana_apimachinery::interrupt::pause;
 use torana_apimachinery::value::{Str, Value};
-
-/// Go types of fields that do not follow from the schema, and embedded structs; the file describes its format.
-const GO_TYPES: &str = include_str!("go_types.txt");
 
 /// The deepest nesting that is explained; documents are not decoded beyond it.
 const MAX_DEPTH: usize = torana_apimachinery::codec::json::MAX_DEPTH;
@@ -32,45 +30,6 @@ fn type_ref(def: &'static TypeDef) -> Option<crate::TypeRef> {
     // The table is sorted by name.
     let place = crate::types().binary_search_by(|t| t.name.cmp(def.name)).ok()?;
     u16::try_from(place).ok().map(crate::TypeRef)
-}
-
-/// What is known of a field beyond the schema: its Go type, if that does not follow from the schema, and the
-/// embedded structs that contain it.
-#[derive(Clone, Copy, Default)]
-struct GoField {
-    go_type: Option<&'static str>,
-    embedded: Option<&'static str>,
-}
-
-fn go_field(def: &TypeDef, field: &str) -> GoField {
-    // Inlined in every Go type.
-    if !def.gvks.is_empty() && matches!(field, "apiVersion" | "kind") {
-        return GoField {
-            go_type: None,
-            embedded: Some("TypeMeta"),
-        };
-    }
-    let definition = def.name.strip_prefix("io.k8s.").unwrap_or(def.name);
-    let of_field = |line: &&'static str| {
-        let rest = line.strip_prefix(definition)?.strip_prefix('.')?.strip_prefix(field)?;
-        rest.strip_prefix(' ')
-    };
-    // Linear: only refusals of a body get here.
-    let found = GO_TYPES.lines().find_map(|line| of_field(&line));
-    let mut words = found.into_iter().flat_map(|rest| rest.split(' '));
-    GoField {
-        go_type: words.next().filter(|t| *t != "-"),
-        embedded: words.next(),
-    }
-}
-
-/// The type of an element of a Go type.
-fn element(go_type: &'static str) -> Option<&'static str> {
-    let inner = match go_type.strip_prefix("[]") {
-        Some(inner) => inner,
-        None => go_type.strip_prefix("map[")?.split_once(']')?.1,
-    };
-    Some(inner.trim_start_matches('*'))
 }
 
 /// An error of Go's decoder.
@@ -119,7 +78,7 @@ impl Cx {
     fn context(&self) -> (Option<&'static str>, String) {
         let mut path = String::new();
         for (def, field) in &self.fields {
-            for name in go_field(def, field.name).embedded.into_iter().chain([field.name]) {
+            for name in embedded(def, field).into_iter().chain([field.name]) {
                 dot(&mut path, name);
             }
         }
@@ -145,12 +104,10 @@ impl Cx {
 
     /// The Go type of a value that is so many lists or maps below the innermost field.
     fn type_of(&self, ty: Ty, below: usize) -> String {
-        let field = self.fields.last();
-        let mut known = field.and_then(|(def, field)| go_field(def, field.name).go_type);
-        for _ in 0..below {
-            known = known.and_then(element);
+        match self.fields.last() {
+            Some((def, field)) => go_type_below(def, field, ty, below),
+            None => go_type(ty),
         }
-        known.map_or_else(|| go_type(ty), str::to_owned)
     }
 
     fn value(&mut self, r: &mut TextReader<'_>, ty: Option<Ty>, below: usize, depth: usize) -> Step {
@@ -283,7 +240,7 @@ impl Cx {
 }
 
 /// The value of a JSON string, unescaped.
-fn unquoted(text: &str) -> Str {
+pub(super) fn unquoted(text: &str) -> Str {
     serde_json::from_str::<String>(text).unwrap_or_default().into()
 }
 
@@ -382,7 +339,7 @@ mod tests {
                 Some(
                     torana_apimachinery::quantity::canonicalize("x y")
                         .unwrap_err()
-                        .to_owned(),
+                        .to_string(),
                 ),
             ),
             (
@@ -419,16 +376,6 @@ mod tests {
             schema(r#"{"type":1,"additionalProperties":[]}"#).as_deref(),
             Some("boolean or JSON schema expected")
         );
-    }
-
-    #[test]
-    fn go_types_are_listed_for_existing_fields() {
-        for line in GO_TYPES.lines().filter(|line| !line.starts_with('#')) {
-            let (field, _) = line.split_once(' ').unwrap();
-            let (def, field) = field.rsplit_once('.').unwrap();
-            let def = by_name(&format!("io.k8s.{def}")).unwrap_or_else(|| panic!("{line}"));
-            assert!(def.field(field).is_some(), "{line}");
-        }
     }
 
     #[test]

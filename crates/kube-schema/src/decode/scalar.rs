@@ -6,8 +6,9 @@ use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use torana_apimachinery::codec::json;
 use torana_apimachinery::patch::json_type;
+use torana_apimachinery::quantity::{self, ParseError};
+use torana_apimachinery::time;
 use torana_apimachinery::value::{Str, Value};
-use torana_apimachinery::{quantity, time};
 
 /// Go's `base64.StdEncoding`: padding is required, non-zero trailing bits are accepted.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -84,14 +85,14 @@ pub(super) fn amount(v: &mut Value) -> Result<(), DecodeError> {
     canonical(v, quantity::canonicalize_amount)
 }
 
-fn canonical(v: &mut Value, form: impl Fn(&str) -> Result<String, &'static str>) -> Result<(), DecodeError> {
+fn canonical(v: &mut Value, form: impl Fn(&str) -> Result<String, ParseError>) -> Result<(), DecodeError> {
     // `Quantity.UnmarshalJSON` parses the raw JSON text of any value; only strings and numbers can succeed.
     let canonical = match &*v {
         Value::String(s) if is_plain(s) => return Ok(()),
         Value::String(s) => form(s),
         other => form(&json::to_string(other)),
     };
-    *v = Value::from(canonical.map_err(|e| DecodeError(e.into()))?);
+    *v = Value::from(canonical.map_err(|e| DecodeError(e.to_string()))?);
     Ok(())
 }
 

@@ -43,12 +43,19 @@ fn merged<'a>(range: &'a Value, part: &str) -> BTreeMap<&'a str, &'a Value> {
 /// defaults would turn a small pod into a very large one.
 const MAX: usize = 10_000;
 
+/// The defaults of a LimitRange cannot be applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum DefaultsError {
+    #[error("the defaults of the namespace's LimitRanges would make the pod too large")]
+    TooMany,
+}
+
 /// Applies the defaults of a LimitRange to the pod's containers, and records them in an annotation as
 /// upstream does.
 ///
 /// # Errors
 /// If the pod would become too large.
-pub(super) fn apply(pod: &mut Value, range: &Value) -> Result<(), &'static str> {
+pub(super) fn apply(pod: &mut Value, range: &Value) -> Result<(), DefaultsError> {
     let (limits, requests) = (merged(range, "default"), merged(range, "defaultRequest"));
     if limits.is_empty() && requests.is_empty() {
         return Ok(());
@@ -59,7 +66,7 @@ pub(super) fn apply(pod: &mut Value, range: &Value) -> Result<(), &'static str> 
         let containers = pod.at_mut(&["spec", list]).and_then(Value::as_array_mut);
         for container in containers.into_iter().flatten() {
             if given > MAX {
-                return Err("the defaults of the namespace's LimitRanges would make the pod too large");
+                return Err(DefaultsError::TooMany);
             }
             let set_limits = fill(container, "limits", &limits);
             let set_requests = fill(container, "requests", &requests);
@@ -100,7 +107,7 @@ mod tests {
             pod
         };
         apply(&mut pod(20), &range).unwrap();
-        apply(&mut pod(10_000), &range).unwrap_err();
+        assert_eq!(apply(&mut pod(10_000), &range), Err(DefaultsError::TooMany));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! `PodSecurityConfiguration` in the `--admission-control-config-file`: the default policy and exemptions.
 
-use super::policy::{Level, LevelVersion, Policy, Version};
+use super::policy::{Level, LevelVersion, ParseError, Policy, Version};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, aggregate};
 use crate::apimachinery::validation;
 use crate::apimachinery::value::Value;
@@ -32,8 +32,8 @@ impl Default for PodSecurityConfig {
 fn mode(defaults: &Value, name: &str, errors: &mut ErrorList) -> LevelVersion {
     let path = FieldPath::new("defaults");
     let versions = format!("{name}-version");
-    let mut wrong = |key: &str, value: &str, why: &str| {
-        errors.push(FieldError::invalid(&path.child(key), value, why));
+    let mut wrong = |key: &str, value: &str, why: ParseError| {
+        errors.push(FieldError::invalid(&path.child(key), value, why.to_string()));
     };
     let setting = |key: &str, default: &'static str| match defaults.str_at(&[key]) {
         "" => default.to_owned(),

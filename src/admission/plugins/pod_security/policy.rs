@@ -56,17 +56,26 @@ const WARN: [&str; 2] = [
     "pod-security.kubernetes.io/warn-version",
 ];
 
+/// A text names no level, or no version. The messages are upstream's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ParseError {
+    #[error("must be one of privileged, baseline, restricted")]
+    Level,
+    #[error("must be \"latest\" or \"v1.x\"")]
+    Version,
+}
+
 impl Level {
     /// Parses a level.
     ///
     /// # Errors
-    /// Upstream's message.
-    pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
+    /// [`ParseError::Level`].
+    pub(crate) fn parse(text: &str) -> Result<Self, ParseError> {
         match text {
             "privileged" => Ok(Self::Privileged),
             "baseline" => Ok(Self::Baseline),
             "restricted" => Ok(Self::Restricted),
-            _ => Err("must be one of privileged, baseline, restricted"),
+            _ => Err(ParseError::Level),
         }
     }
 }
@@ -75,17 +84,16 @@ impl Version {
     /// Parses a version.
     ///
     /// # Errors
-    /// Upstream's message.
-    pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
-        const BAD: &str = "must be \"latest\" or \"v1.x\"";
+    /// [`ParseError::Version`].
+    pub(crate) fn parse(text: &str) -> Result<Self, ParseError> {
         if text == "latest" {
             return Ok(Self::Latest);
         }
-        let digits = text.strip_prefix("v1.").ok_or(BAD)?;
+        let digits = text.strip_prefix("v1.").ok_or(ParseError::Version)?;
         // `u32::parse` alone would accept a sign and leading zeros, which upstream's pattern excludes.
         let plain = digits.bytes().all(|b| b.is_ascii_digit()) && (digits == "0" || !digits.starts_with('0'));
         let minor = if plain { digits.parse().ok() } else { None };
-        minor.map(Self::Minor).ok_or(BAD)
+        minor.map(Self::Minor).ok_or(ParseError::Version)
     }
 
     /// The minor version; greater than any real one for `latest`.
@@ -145,9 +153,9 @@ fn overlay<'a>(
     label: &dyn Fn(&str) -> Option<&'a str>,
     errors: &mut ErrorList,
 ) -> (bool, bool) {
-    let mut wrong = |key: &str, value: &str, why: &str| {
+    let mut wrong = |key: &str, value: &str, why: ParseError| {
         let path = FieldPath::new("metadata").child("labels").key(key);
-        errors.push(FieldError::invalid(&path, value, why));
+        errors.push(FieldError::invalid(&path, value, why.to_string()));
     };
     let configured = (label(level), label(version));
     if let Some(text) = configured.0 {
@@ -279,6 +287,19 @@ mod tests {
         ] {
             assert_eq!(policy(labels), (want, wrong), "{labels:?}");
         }
+    }
+
+    #[test]
+    fn errors_have_the_words_of_upstream() {
+        let words = |e: ParseError| e.to_string();
+        assert_eq!(
+            Level::parse("no").map_err(words),
+            Err("must be one of privileged, baseline, restricted".to_owned())
+        );
+        assert_eq!(
+            Version::parse("no").map_err(words),
+            Err("must be \"latest\" or \"v1.x\"".to_owned())
+        );
     }
 
     #[test]

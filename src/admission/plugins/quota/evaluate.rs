@@ -75,17 +75,19 @@ fn uncovered(
     })
 }
 
-/// Evaluates a write. Returns the new usage of each quota whose usage changes.
-pub(super) fn evaluate(
-    quotas: &[&Value],
+/// The quotas that apply to the object, and the scopes that any quota of the namespace has.
+///
+/// # Errors
+/// An applicable quota cannot be checked: the object lacks what it counts, or its usage is not known yet.
+fn applicable<'q>(
+    quotas: &[&'q Value],
     write: &Write<'_>,
     evaluator: &Evaluator<'_>,
     limited: &[LimitedResource],
-) -> Result<Vec<Option<Amounts>>, Rejection> {
-    let mut charges: Vec<Option<Amounts>> = vec![None; quotas.len()];
-    let mut applicable: Vec<ApplicableQuota<'_>> = Vec::new();
+) -> Result<(Vec<ApplicableQuota<'q>>, BTreeSet<String>), Rejection> {
+    let mut applicable = Vec::new();
     let mut covered_scopes = BTreeSet::new();
-    for (index, quota) in quotas.iter().enumerate() {
+    for (index, &quota) in quotas.iter().enumerate() {
         let hard = amounts(quota.at(&["status", "hard"]));
         if !limited.is_empty() {
             let selectors = Selector::of_quota(quota).into_iter();
@@ -117,6 +119,49 @@ pub(super) fn evaluate(
             delta: Amounts::new(),
         });
     }
+    Ok((applicable, covered_scopes))
+}
+
+impl ApplicableQuota<'_> {
+    /// The usage with the increase; `None` if it stays the same.
+    ///
+    /// # Errors
+    /// The increase exceeds the quota.
+    fn charged(&self) -> Result<Option<Amounts>, Rejection> {
+        let requested = masked(&self.delta, &self.hard);
+        let mut used = self.used.clone();
+        for (name, quantity) in &requested {
+            let sum = used.get(name).map_or(*quantity, |q| q.plus(*quantity));
+            used.insert(name.clone(), sum);
+        }
+        let exceeded: BTreeMap<String, ()> = requested
+            .keys()
+            // Both are present: `requested` is masked by `hard`, and `used` contains all requested names.
+            .filter(|name| used.get(*name) > self.hard.get(*name))
+            .map(|name| (name.clone(), ()))
+            .collect();
+        if !exceeded.is_empty() {
+            return Err(Rejection::Forbidden(format!(
+                "exceeded quota: {}, requested: {}, used: {}, limited: {}",
+                self.quota.name(),
+                format_amounts(&masked(&requested, &exceeded)),
+                format_amounts(&masked(&self.used, &exceeded)),
+                format_amounts(&masked(&self.hard, &exceeded))
+            )));
+        }
+        Ok((used != self.used).then_some(used))
+    }
+}
+
+/// Evaluates a write. Returns the new usage of each quota whose usage changes.
+pub(super) fn evaluate(
+    quotas: &[&Value],
+    write: &Write<'_>,
+    evaluator: &Evaluator<'_>,
+    limited: &[LimitedResource],
+) -> Result<Vec<Option<Amounts>>, Rejection> {
+    let mut charges: Vec<Option<Amounts>> = vec![None; quotas.len()];
+    let (mut applicable, covered_scopes) = applicable(quotas, write, evaluator, limited)?;
     if applicable.is_empty() && limited.is_empty() {
         return Ok(charges);
     }
@@ -153,28 +198,7 @@ pub(super) fn evaluate(
         return Err(denial);
     }
     for one in applicable {
-        let requested = masked(&one.delta, &one.hard);
-        let mut used = one.used.clone();
-        for (name, quantity) in &requested {
-            let sum = used.get(name).map_or(*quantity, |q| q.plus(*quantity));
-            used.insert(name.clone(), sum);
-        }
-        let exceeded: BTreeMap<String, ()> = requested
-            .keys()
-            // Both are present: `requested` is masked by `hard`, and `used` contains all requested names.
-            .filter(|name| used.get(*name) > one.hard.get(*name))
-            .map(|name| (name.clone(), ()))
-            .collect();
-        if !exceeded.is_empty() {
-            return Err(Rejection::Forbidden(format!(
-                "exceeded quota: {}, requested: {}, used: {}, limited: {}",
-                one.quota.name(),
-                format_amounts(&masked(&requested, &exceeded)),
-                format_amounts(&masked(&one.used, &exceeded)),
-                format_amounts(&masked(&one.hard, &exceeded))
-            )));
-        }
-        charges[one.index] = (used != one.used).then_some(used);
+        charges[one.index] = one.charged()?;
     }
     Ok(charges)
 }

@@ -82,6 +82,12 @@ async fn a_missing_account_is_rejected_and_the_default_one_awaited() {
         ask(&bare, &create(), &other).await.unwrap_err(),
         "pods \"p\" is forbidden: error looking up service account ns/x: serviceaccount \"x\" not found"
     );
+    let unnameable = pod(json!({"serviceAccountName": "a/b%"}));
+    assert_eq!(
+        ask(&bare, &create(), &unnameable).await.unwrap_err(),
+        "pods \"p\" is forbidden: error looking up service account ns/a/b%: invalid resource name \"a/b%\": \
+         [may not contain '/' may not contain '%']"
+    );
     assert!(started.elapsed().is_zero());
     assert!(ask(&bare, &create(), &pod(json!({}))).await.is_err());
     assert_eq!(started.elapsed(), PAUSE * (ATTEMPTS as u32 - 1));

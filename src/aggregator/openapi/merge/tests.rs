@@ -2,6 +2,11 @@ use super::*;
 use crate::apimachinery::codec::json::to_string;
 use crate::json;
 
+fn names(document: &Value, section: &str) -> BTreeSet<Str> {
+    let all = document.get(section).as_object();
+    all.into_iter().flat_map(Map::keys).map(Str::from).collect()
+}
+
 fn document(path: &str, refers: &str, definitions: Value) -> Value {
     let mut d = json!({"paths": {}});
     d.set(

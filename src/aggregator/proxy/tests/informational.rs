@@ -56,6 +56,27 @@ async fn early_hints_are_forwarded_if_the_client_can_receive_them() {
 }
 
 #[tokio::test]
+async fn a_flood_of_hints_ends_the_request() {
+    let pki = Pki::new(&["ext.ns.svc"], H1);
+    let backend = raw_backend(&pki, |mut s| async move {
+        while head(&mut s).await.is_some() {
+            let hints = "HTTP/1.1 103 Early Hints\r\n\r\n".repeat(2000);
+            // Fails when the gateway has closed the connection.
+            if s.write_all(hints.as_bytes()).await.is_err() {
+                break;
+            }
+        }
+    })
+    .await;
+    let response = proxy(&backend.authority, &pki.ca_pem).serve(get("/x"), alice()).await;
+    assert_eq!(response.status(), 503);
+    assert_eq!(
+        text(response).await,
+        "error trying to reach service: net/http: too many 1xx informational responses\n"
+    );
+}
+
+#[tokio::test]
 async fn a_clients_expectation_reaches_the_backend() {
     let pki = Pki::new(&["ext.ns.svc"], H1);
     let backend = Backend::http(&pki, 1, |r| async move {

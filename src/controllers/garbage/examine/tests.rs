@@ -161,3 +161,10 @@ fn an_owner_is_read_once_for_all_references_and_the_task_yields() {
     assert_eq!((standings.len(), storage.1.load(Ordering::Relaxed)), (MANY, 1));
     assert_eq!(polls, MANY / BATCH + 1);
 }
+
+#[test]
+fn a_log_shows_the_beginning_of_what_a_client_wrote() {
+    assert_eq!(beginning("apps/v1"), "apps/v1");
+    let long = beginning(&"aä".repeat(1000));
+    assert!(long.len() <= 256 && long.starts_with("aä"), "{}", long.len());
+}

@@ -138,6 +138,19 @@ pub(super) const SCHEMAS: &[Schema] = &[
     mandatory(schema("catch-all", 10000, "catch-all", USER, EVERYBODY, Matches::Everything)),
 ];
 
+/// The spec of a mandatory flow schema, which is fixed.
+pub(in crate::controlplane) fn mandatory_schema(name: &str) -> Option<Value> {
+    let mut all = SCHEMAS.iter().filter(|s| s.mandatory);
+    all.find(|s| s.name == name).map(Schema::spec)
+}
+
+/// The spec of a mandatory level, which is fixed.
+pub(in crate::controlplane) fn mandatory_level(name: &str) -> Option<Value> {
+    let mut all = LEVELS.iter().filter(|(_, mandatory, _)| *mandatory);
+    all.find(|(level, ..)| *level == name)
+        .map(|(.., limit)| level_spec(*limit))
+}
+
 pub(super) fn level_spec(limit: Limit) -> Value {
     let limited = |shares: i64, lendable: i64, response: Value| {
         let mut v =

@@ -69,6 +69,40 @@ fn status_of_deallocated_devices_is_removed() {
 }
 
 #[test]
+fn shares_of_a_device_are_deallocated_one_by_one() {
+    let device = |share: &str| json!({"driver": "d.io", "pool": "p", "device": "x", "shareID": (share)});
+    let of = |results: Value| json!({"status": {"allocation": {"devices": {"results": (results)}}, "devices": [(device("a")), (device("b"))]}});
+    let old = of(json!([(device("a")), (device("b"))]));
+    let mut new = of(json!([(device("a"))]));
+    drop_deallocated(&mut new, &old);
+    assert_eq!(new.at(&["status", "devices"]), &json!([(device("a"))]));
+}
+
+#[tokio::test]
+async fn refused_admin_access_comes_with_all_errors_of_the_object() {
+    let cx = Context::system("ns");
+    let claim = json!({"metadata": {"name": "c", "namespace": "ns", "annotations": {"": "x"}}, "spec": {"devices": {
+        "requests": [{"name": "r", "exactly": {"adminAccess": true, "allocationMode": "All"}}]}}});
+    let refused = claims(vec![]).begin(&cx, &mut claim.clone(), None).await.unwrap_err();
+    let causes = [
+        "spec.devices.requests[0].adminAccess: Internal error",
+        "metadata.annotations: Invalid value: \"\"",
+        "spec.devices.requests[0].exactly.deviceClassName: Required value",
+    ];
+    let places = causes.map(|c| refused.message.find(c));
+    assert!(places[0].is_some() && places.is_sorted(), "{}", refused.message);
+}
+
+#[test]
+fn a_dropped_change_of_a_slice_counts_for_its_generation() {
+    let old = json!({"metadata": {"generation": 3}, "spec": {"devices": [{"name": "a", "attributes": {"x": {}}}]}});
+    let mut new = json!({"metadata": {"generation": 3}, "spec": {"devices": [{"name": "a", "attributes": {"x": {"ints": [1]}}}]}});
+    Strategy::prepare_update(&RESOURCE_SLICE, &mut new, &old);
+    assert_eq!(new.get("spec"), old.get("spec"));
+    assert_eq!(new.at(&["metadata", "generation"]), &json!(4));
+}
+
+#[test]
 fn list_attributes_of_a_disabled_gate_are_dropped() {
     let mut v = json!({"spec": {"devices": [{"name": "a", "attributes": {"x": {"ints": [1]}, "y": {"int": 1}}}]}});
     drop_disabled(&mut v, None);

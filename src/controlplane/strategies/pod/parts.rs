@@ -1,9 +1,9 @@
 //! Field handling of pod subresources: restores from the stored pod what a subresource must not change.
 
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::restore;
+use crate::controlplane::fields::{elements_mut, restore};
 use crate::controlplane::strategies::common::keep_meta;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 /// For `pods/ephemeralcontainers`: restores everything except the ephemeral containers, the managed fields
 /// and the resource version.
@@ -59,14 +59,35 @@ pub(super) fn keep_observed_generations(new: &mut Value, old: &Value) {
     if new.at(&["status", KEY]).as_i64().unwrap_or(0) == 0 {
         restore(new, old, &["status", KEY]);
     }
-    // Reversed, so that the first of several conditions with one type wins.
-    let was = old.at(&["status", "conditions"]).items().iter().rev();
-    let was: HashMap<&str, &Value> = was.map(|c| (c.str_at(&["type"]), c)).collect();
-    for condition in crate::controlplane::fields::elements_mut(new, &["status", "conditions"]) {
+    // A list per type: conditions may share one, and are then paired in their order.
+    let mut was: HashMap<&str, VecDeque<&Value>> = HashMap::new();
+    for condition in old.at(&["status", "conditions"]).items() {
+        was.entry(condition.str_at(&["type"])).or_default().push_back(condition);
+    }
+    for condition in elements_mut(new, &["status", "conditions"]) {
+        let before = was.get_mut(condition.str_at(&["type"])).and_then(VecDeque::pop_front);
         if condition.get(KEY).as_i64().unwrap_or(0) == 0
-            && let Some(before) = was.get(condition.str_at(&["type"]))
+            && let Some(before) = before
         {
             restore(condition, before, &[KEY]);
+        }
+    }
+}
+
+/// Drops fields of the status whose feature gates are off in v1.36 (`dropDisabledPodStatusFields` upstream).
+pub(super) fn drop_disabled_status(pod: &mut Value) {
+    // `DRANodeAllocatableResources`
+    pod.unset(&["status", "nodeAllocatableResourceClaimStatuses"]);
+    // `ImageVolumeWithDigest`
+    for list in [
+        "containerStatuses",
+        "initContainerStatuses",
+        "ephemeralContainerStatuses",
+    ] {
+        for status in elements_mut(pod, &["status", list]) {
+            for mount in elements_mut(status, &["volumeMounts"]) {
+                mount.unset(&["volumeStatus"]);
+            }
         }
     }
 }
@@ -92,6 +113,22 @@ mod tests {
         let sent = more.clone();
         keep_all_but_resources(&mut more, &old);
         assert_eq!(more, sent);
+    }
+
+    #[test]
+    fn conditions_of_one_type_keep_their_own_generations() {
+        let with = |generations: [i64; 3]| {
+            let conditions: Vec<Value> = generations
+                .iter()
+                .map(|n| json!({"type": "a", "observedGeneration": (*n)}))
+                .collect();
+            let mut v = json!({});
+            v.set(&["status", "conditions"], conditions);
+            v
+        };
+        let mut new = with([0, 5, 0]);
+        keep_observed_generations(&mut new, &with([1, 2, 3]));
+        assert_eq!(new, with([1, 5, 3]));
     }
 
     #[test]

@@ -11,7 +11,8 @@ fn kind(v: &Value) -> &str {
 }
 
 pub(super) fn needs_cluster_ip(v: &Value) -> bool {
-    matches!(kind(v), "ClusterIP" | "NodePort" | "LoadBalancer")
+    // Also a Service of an unknown type, which validation refuses.
+    kind(v) != "ExternalName"
 }
 
 pub(super) fn needs_node_port(v: &Value) -> bool {
@@ -95,7 +96,7 @@ pub(super) fn drop_dependent(new: &mut Value, old: &Value) {
             new.unset(&["spec", "clusterIP"]);
             new.unset(&["spec", "clusterIPs"]);
         }
-        for key in ["ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"] {
+        for key in ["ipFamilies", "ipFamilyPolicy"] {
             if new.at(&["spec", key]) == old.at(&["spec", key]) {
                 new.unset(&["spec", key]);
             }
@@ -131,6 +132,42 @@ pub(super) fn drop_dependent(new: &mut Value, old: &Value) {
     for (gone, key) in gone {
         if gone && new.at(&["spec", key]) == old.at(&["spec", key]) {
             new.unset(&["spec", key]);
+        }
+    }
+}
+
+/// Drops the traffic policy of an ExternalName, which upstream stores but shows to nobody. Validation refuses an invalid
+/// one.
+pub(super) fn drop_hidden(service: &mut Value) {
+    let at = ["spec", "internalTrafficPolicy"];
+    if kind(service) == "ExternalName" && matches!(service.str_at(&at), "Cluster" | "Local") {
+        service.unset(&at);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+
+    #[test]
+    fn an_unknown_type_keeps_its_addresses() {
+        let old = json!({"spec": {"type": "ClusterIP", "clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1"]}});
+        let mut new = json!({"spec": {"type": "X"}});
+        keep_allocated(&mut new, &old);
+        assert_eq!(new.at(&["spec", "clusterIPs"]), old.at(&["spec", "clusterIPs"]));
+    }
+
+    #[test]
+    fn an_external_name_shows_no_traffic_policy() {
+        for (kind, policy, want) in [
+            ("ExternalName", "Local", Value::Null),
+            ("ExternalName", "X", "X".into()),
+            ("ClusterIP", "Local", "Local".into()),
+        ] {
+            let mut service = json!({"spec": {"type": kind, "internalTrafficPolicy": policy}});
+            drop_hidden(&mut service);
+            assert_eq!(service.at(&["spec", "internalTrafficPolicy"]), &want, "{kind} {policy}");
         }
     }
 }

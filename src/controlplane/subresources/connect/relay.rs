@@ -46,7 +46,8 @@ pub(super) fn outgoing(req: Request, to: Uri, policy: &ProxyPolicy) -> Result<ht
     headers::forwarded_for(&mut head.headers, client);
     let mut out = http::Request::new(body);
     if let Some(informational) = InformationalSender::of(RequestContext::of(&head)) {
-        headers::forward_informational(&mut out, informational);
+        // For `backend::send`, which knows the connection.
+        out.extensions_mut().insert(informational);
     }
     *out.method_mut() = head.method;
     *out.headers_mut() = head.headers;

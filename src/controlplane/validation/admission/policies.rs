@@ -4,10 +4,14 @@
 use super::{choice, match_conditions, match_resources, required_subdomain};
 use crate::admission::policy::{compile_errors, mutation_errors};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
+use crate::apimachinery::jsonpath::JsonPath;
 use crate::apimachinery::object::ObjectView;
-use crate::apimachinery::validation::{dns1035_label, dns1123_subdomain, path_segment_name, qualified_name};
+use crate::apimachinery::validation::{
+    dns1035_label, dns1123_subdomain, path_segment_name, qualified_name, validate_conditions,
+};
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{Seen, invalid_each, label_selector, optional_choice, same, strings};
+use crate::interrupt::checkpoint;
 use std::collections::VecDeque;
 
 pub(crate) fn policy(v: &Value, old: Option<&Value>, mutating: bool) -> ErrorList {
@@ -47,7 +51,7 @@ pub(crate) fn policy(v: &Value, old: Option<&Value>, mutating: bool) -> ErrorLis
     for (i, x) in spec.get("variables").items().iter().enumerate() {
         let at = path.child("variables").index(i);
         let name = x.str_at(&["name"]);
-        if name.is_empty() {
+        if name.trim().is_empty() {
             out.push(FieldError::required(&at.child("name"), "name is not specified"));
         } else if !is_identifier(name) {
             out.push(FieldError::invalid(
@@ -93,11 +97,44 @@ impl Compiled {
             out.push(FieldError::invalid(&FieldPath::new("spec").child(&place), text, why));
         }
     }
+
+    /// Drops the next errors that are at this path or below it, of expressions that upstream does not compile.
+    fn skip(&mut self, at: &str) {
+        while self.errors.front().is_some_and(|(place, ..)| place.starts_with(at)) {
+            self.errors.pop_front();
+        }
+    }
 }
+
+/// Words that no identifier of CEL may be.
+const RESERVED: [&str; 21] = [
+    "as",
+    "break",
+    "const",
+    "continue",
+    "else",
+    "false",
+    "for",
+    "function",
+    "if",
+    "import",
+    "in",
+    "let",
+    "loop",
+    "namespace",
+    "null",
+    "package",
+    "return",
+    "true",
+    "var",
+    "void",
+    "while",
+];
 
 fn is_identifier(s: &str) -> bool {
     s.bytes().next().is_some_and(|c| c.is_ascii_alphabetic() || c == b'_')
         && s.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'_')
+        && !RESERVED.contains(&s)
 }
 
 fn param_kind(out: &mut ErrorList, v: &Value, at: &FieldPath) {
@@ -232,10 +269,13 @@ fn validations(out: &mut ErrorList, v: &Value, spec: &Value, path: &FieldPath, c
                 "valueExpression is not specified",
             )),
             // `Required` for an excess length is upstream's slip.
-            e if e.len() > 5120 => out.push(FieldError::required(
-                &at.child("valueExpression"),
-                "must not exceed 5120 bytes in length",
-            )),
+            e if e.trim().len() > 5120 => {
+                compiled.skip(&format!("auditAnnotations[{i}]."));
+                out.push(FieldError::required(
+                    &at.child("valueExpression"),
+                    "must not exceed 5120 bytes in length",
+                ));
+            }
             _ => compiled.report(out, &format!("auditAnnotations[{i}].")),
         }
         if !seen.insert(key) {
@@ -257,7 +297,10 @@ fn mutations(out: &mut ErrorList, spec: &Value, path: &FieldPath, compiled: &mut
             "ApplyConfiguration" => ("applyConfiguration", "jsonPatch", "ApplyConfiguration"),
             "JSONPatch" => ("jsonPatch", "applyConfiguration", "JSONPatch"),
             // The rest depends on the type, which has been reported as unsupported.
-            _ => continue,
+            _ => {
+                compiled.skip(&format!("mutations[{i}]."));
+                continue;
+            }
         };
         if m.get(mine).is_null() {
             out.push(FieldError::required(
@@ -305,25 +348,27 @@ fn param_ref(out: &mut ErrorList, v: &Value, at: &FieldPath) {
         return;
     }
     let (name, selector) = (v.str_at(&["name"]), v.get("selector"));
+    // Having both is reported at both, since the server cannot tell which one is meant.
+    let exclusive = |out: &mut ErrorList, key| {
+        if !name.is_empty() && !selector.is_null() {
+            let why = "name and selector are mutually exclusive";
+            out.push(FieldError::forbidden(&at.child(key), why));
+        }
+    };
     if !name.is_empty() {
         invalid_each(out, &at.child("name"), name, path_segment_name(name));
-        if !selector.is_null() {
-            // Reported at both: the server cannot tell which one is meant.
-            for key in ["name", "selector"] {
-                out.push(FieldError::forbidden(
-                    &at.child(key),
-                    "name and selector are mutually exclusive",
-                ));
-            }
-        }
-    } else if selector.is_null() {
-        out.push(FieldError::required(at, "one of name or selector must be specified"));
     }
+    exclusive(out, "name");
     if !selector.is_null() {
         label_selector(out, selector, &at.child("selector"));
     }
-    if v.get("parameterNotFoundAction").is_null() {
+    exclusive(out, "selector");
+    if name.is_empty() && selector.is_null() {
+        out.push(FieldError::required(at, "one of name or selector must be specified"));
+    }
+    if v.str_at(&["parameterNotFoundAction"]).is_empty() {
         out.push(FieldError::required(&at.child("parameterNotFoundAction"), ""));
+        return;
     }
     optional_choice(out, v, "parameterNotFoundAction", at, &["Deny", "Allow"]);
 }
@@ -337,7 +382,7 @@ fn actions(out: &mut ErrorList, list: &Value, at: &FieldPath) {
             out.push(FieldError::not_supported(&at.index(i), *a, ALL));
         }
         if !seen.insert(*a) {
-            out.push(FieldError::duplicate(&at.index(i), *a));
+            out.push(FieldError::duplicate_enum(&at.index(i), *a));
         }
     }
     if seen.contains(&"Deny") && seen.contains(&"Warn") {
@@ -350,6 +395,32 @@ fn actions(out: &mut ErrorList, list: &Value, at: &FieldPath) {
     if actions.is_empty() {
         out.push(FieldError::required(at, "at least one validation action is required"));
     }
+}
+
+/// The errors of the status of a ValidatingAdmissionPolicy. The rest of the object is not the writer's.
+pub(crate) fn status(v: &Value) -> ErrorList {
+    let mut out = ErrorList::new();
+    let (status, path) = (v.get("status"), FieldPath::new("status"));
+    let at = path.child("typeChecking").child("expressionWarnings");
+    let warnings = status.at(&["typeChecking", "expressionWarnings"]).items();
+    for (i, warning) in warnings.iter().enumerate() {
+        checkpoint();
+        let at = at.index(i);
+        if warning.str_at(&["warning"]).is_empty() {
+            out.push(FieldError::required(&at.child("warning"), ""));
+        }
+        let at = at.child("fieldRef");
+        match warning.str_at(&["fieldRef"]).trim() {
+            "" => out.push(FieldError::required(&at, "")),
+            text => {
+                if let Err(why) = JsonPath::parse(text) {
+                    out.push(FieldError::invalid(&at, text, format!("invalid JSONPath: {why}")));
+                }
+            }
+        }
+    }
+    validate_conditions(status.get("conditions"), &path.child("conditions"), &mut out);
+    out
 }
 
 #[cfg(test)]

@@ -65,7 +65,6 @@ pub(super) fn rule(out: &mut ErrorList, rule: &Value, at: &FieldPath) {
 
 /// Validates a rule with `resourceNames`, as policies have.
 pub(super) fn named_rule(out: &mut ErrorList, v: &Value, at: &FieldPath) {
-    rule(out, v, at);
     let mut seen: Seen<&str> = Seen::new();
     for (i, name) in strings(v.get("resourceNames")).into_iter().enumerate() {
         let at = at.child("resourceNames").index(i);
@@ -74,6 +73,8 @@ pub(super) fn named_rule(out: &mut ErrorList, v: &Value, at: &FieldPath) {
             out.push(FieldError::duplicate(&at, name));
         }
     }
+    // After the names, as upstream.
+    rule(out, v, at);
 }
 
 /// Refuses the operations that mutating policies cannot match. Upstream's path has no index.
@@ -146,5 +147,20 @@ fn resources(out: &mut ErrorList, list: &Value, at: &FieldPath) {
             list.clone(),
             "if '*' is present, must not specify other resources without subresources",
         ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+
+    #[test]
+    fn names_are_reported_before_what_the_rule_lacks() {
+        let mut out = ErrorList::new();
+        let v = json!({"resourceNames": ["a", "a/b", "a"], "operations": ["CREATE"], "apiVersions": ["v1"], "resources": ["x"]});
+        named_rule(&mut out, &v, &FieldPath::new("r"));
+        let fields: Vec<_> = out.iter().map(|e| e.field.as_str()).collect();
+        assert_eq!(fields, ["r.resourceNames[1]", "r.resourceNames[2]", "r.apiGroups"]);
     }
 }

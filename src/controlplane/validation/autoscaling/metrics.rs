@@ -1,6 +1,6 @@
 //! Validation of an autoscaler's metrics: each needs the source of its type, and the source a target.
 
-use super::{api_version, reference};
+use super::{Tolerance, api_version, reference};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::{dns1123_label, path_segment_name};
 use crate::apimachinery::value::Value;
@@ -21,9 +21,21 @@ const SOURCES: [(&str, &str); 5] = [
     ("ContainerResource", "containerResource"),
 ];
 
-pub(super) fn metrics(out: &mut ErrorList, list: &Value, least: Option<i64>, path: &FieldPath) {
+/// True if the object of a metric has an invalid `apiVersion`.
+pub(super) fn has_invalid_objects(list: &Value) -> bool {
+    let mut errors = ErrorList::new();
+    for m in list.items().iter().filter(|m| m.str_at(&["type"]) == "Object") {
+        if !m.get("object").is_null() {
+            let object = m.at(&["object", "describedObject"]);
+            api_version(&mut errors, object, false, &FieldPath::default());
+        }
+    }
+    !errors.is_empty()
+}
+
+pub(super) fn metrics(out: &mut ErrorList, list: &Value, least: Option<i64>, tolerance: &Tolerance, path: &FieldPath) {
     for (i, m) in list.items().iter().enumerate() {
-        metric(out, m, &path.index(i));
+        metric(out, m, tolerance, &path.index(i));
     }
     // Metrics measured at pods need a pod to scale up from zero.
     let outside = |m: &Value| matches!(m.str_at(&["type"]), "Object" | "External");
@@ -33,7 +45,7 @@ pub(super) fn metrics(out: &mut ErrorList, list: &Value, least: Option<i64>, pat
     }
 }
 
-fn metric(out: &mut ErrorList, v: &Value, path: &FieldPath) {
+fn metric(out: &mut ErrorList, v: &Value, tolerance: &Tolerance, path: &FieldPath) {
     checkpoint();
     let kind = v.str_at(&["type"]);
     let at = path.child("type");
@@ -51,7 +63,7 @@ fn metric(out: &mut ErrorList, v: &Value, path: &FieldPath) {
         .collect();
     // Only the first source is validated in depth; further ones are forbidden below anyway.
     if let Some(first) = present.first() {
-        source(out, first, v.get(first), &path.child(first));
+        source(out, first, v.get(first), tolerance, &path.child(first));
     }
     let expected = SOURCES.iter().find(|(k, _)| *k == kind).map_or("", |(_, s)| *s);
     if expected.is_empty() {
@@ -70,7 +82,7 @@ fn metric(out: &mut ErrorList, v: &Value, path: &FieldPath) {
     }
 }
 
-fn source(out: &mut ErrorList, key: &str, v: &Value, path: &FieldPath) {
+fn source(out: &mut ErrorList, key: &str, v: &Value, tolerance: &Tolerance, path: &FieldPath) {
     let at = path.child("target");
     let goal = v.get("target");
     let has = |key: &str| !goal.get(key).is_null();
@@ -79,7 +91,9 @@ fn source(out: &mut ErrorList, key: &str, v: &Value, path: &FieldPath) {
             let about = path.child("describedObject");
             reference(out, v.get("describedObject"), &about);
             // Unlike a scale target, the described object may be of the core group.
-            api_version(out, v.get("describedObject"), false, &about);
+            if !tolerance.objects {
+                api_version(out, v.get("describedObject"), false, &about);
+            }
             identifier(out, v.get("metric"), &path.child("metric"));
             target(out, goal, &at);
             if !has("value") && !has("averageValue") {
@@ -156,7 +170,7 @@ fn target(out: &mut ErrorList, v: &Value, path: &FieldPath) {
     }
     if !["Utilization", "Value", "AverageValue"].contains(&kind) {
         let why = "must be either Utilization, Value, or AverageValue";
-        out.push(FieldError::invalid(&at, kind, why));
+        out.push(FieldError::invalid_enum(&at, kind, why));
     }
     for key in ["value", "averageValue"] {
         if let Some(q) = quantity(v.get(key)).filter(|q| !is_positive(*q)) {

@@ -36,6 +36,18 @@ fn target_needs_a_group_unless_replication_controller() {
 }
 
 #[test]
+fn objects_of_stored_metrics_are_not_checked_again() {
+    let of = |version: &str| {
+        let object = json!({"describedObject": {"apiVersion": (version), "kind": "S", "name": "s"},
+            "metric": {"name": "m"}, "target": {"type": "Value", "value": "1"}});
+        with(&["spec", "metrics"], json!([{"type": "Object", "object": (object)}]))
+    };
+    let (good, bad) = (of("v1"), of("a/b/c"));
+    assert_ne!(aggregate(&autoscaler_update(&bad, &good)), "[]");
+    assert_eq!(aggregate(&autoscaler_update(&bad, &bad)), "[]");
+}
+
+#[test]
 fn each_source_requires_its_target() {
     let one = |m: Value| errors(&["spec", "metrics"], Value::Array(vec![m]));
     assert_eq!(
@@ -53,6 +65,12 @@ fn each_source_requires_its_target() {
          spec.metrics[0].object.target.type: Required value: must specify a metric target type, \
          spec.metrics[0].object.target.type: Invalid value: \"\": must be either Utilization, Value, or AverageValue, \
          spec.metrics[0].object.target.averageValue: Required value: must set either a target value or averageValue]"
+    );
+    assert_eq!(
+        one(
+            json!({"type": "Resource", "resource": {"name": "cpu", "target": {"type": "a&b", "averageUtilization": 1}}})
+        ),
+        "spec.metrics[0].resource.target.type: Invalid value: \"a\\u0026b\": must be either Utilization, Value, or AverageValue"
     );
     let resource = json!({"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 1}});
     let mut both = json!({"type": "Pods"});

@@ -1,6 +1,6 @@
 //! Validation of device capacities and their request policies (valid values or a range with a step).
 
-use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, show_json};
 use crate::apimachinery::quantity::Quantity;
 use crate::apimachinery::value::Value;
 use crate::controlplane::validation::common::{is_positive, quantity};
@@ -42,6 +42,42 @@ pub(super) fn capacity(out: &mut ErrorList, v: &Value, shared: bool, at: &FieldP
             out.push(FieldError::required(&at.child("default"), why));
         }
         (true, true, _) => {}
+    }
+}
+
+/// Validates how a device uses resources of its node. New slices say nothing about it, because the feature gate is
+/// disabled, but stored ones may.
+pub(super) fn node_resources(out: &mut ErrorList, device: &Value, at: &FieldPath) {
+    let path = at.child("nodeAllocatableResourceMappings");
+    let capacities = device.get("capacity");
+    for (name, v) in super::entries(device.get("nodeAllocatableResourceMappings")) {
+        let at = path.key(name);
+        if name.contains('/') && !name.contains("kubernetes.io/") {
+            out.push(FieldError::invalid_enum(
+                &at,
+                name,
+                "must be a node allocatable resource name",
+            ));
+        }
+        let (multiplier, key) = (quantity(v.get("allocationMultiplier")), v.get("capacityKey").as_str());
+        if multiplier.is_none() && key.is_none() {
+            let why = "at least one of allocationMultiplier or capacityKey must be set";
+            out.push(FieldError::invalid(&at, "", why));
+        }
+        if let Some(q) = multiplier.filter(|q| !is_positive(*q)) {
+            wrong(out, q, "must be positive", &at.child("allocationMultiplier"));
+        }
+        let at = at.child("capacityKey");
+        match key {
+            Some("") => out.push(FieldError::invalid(&at, "", "capacityKey must not be an empty string")),
+            Some(key) if capacities.get(key).is_null() => {
+                let mut e = FieldError::not_found(&at, "");
+                // A named string type, which prints as JSON.
+                e.bad_value = Some(show_json(&Value::from(key)));
+                out.push(e);
+            }
+            _ => {}
+        }
     }
 }
 

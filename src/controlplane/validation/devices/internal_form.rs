@@ -1,7 +1,7 @@
 //! Fields of upstream's internal structs in Go's order (`pkg/apis/resource/types.go`), for printing bad
 //! values with `go_form::compact`. The wire names differ from Go's names.
 
-use crate::controlplane::validation::go_form::Printing::{Any, Int, List, OmitEmpty, Ptr, Str, Struct};
+use crate::controlplane::validation::go_form::Printing::{Any, Int, List, Ptr, Str, Struct};
 use crate::controlplane::validation::go_form::{Field, TOLERATION};
 
 const CEL: &[Field] = &[("Expression", "expression", Str)];
@@ -45,27 +45,6 @@ const DEVICES: &[Field] = &[
 
 /// `ResourceClaimSpec`.
 pub(super) const CLAIM_SPEC: &[Field] = &[("Devices", "devices", Struct(DEVICES))];
-
-/// `ResourceClaimTemplateSpec`: the members of the embedded `ObjectMeta` under their wire names, omitted if
-/// absent, then the claim's spec.
-pub(super) const TEMPLATE_SPEC: &[Field] = &[
-    ("name", "name", OmitEmpty),
-    ("generateName", "generateName", OmitEmpty),
-    ("namespace", "namespace", OmitEmpty),
-    ("uid", "uid", OmitEmpty),
-    ("resourceVersion", "resourceVersion", OmitEmpty),
-    ("generation", "generation", OmitEmpty),
-    ("creationTimestamp", "creationTimestamp", OmitEmpty),
-    ("deletionTimestamp", "deletionTimestamp", OmitEmpty),
-    ("deletionGracePeriodSeconds", "deletionGracePeriodSeconds", OmitEmpty),
-    ("labels", "labels", OmitEmpty),
-    ("annotations", "annotations", OmitEmpty),
-    ("ownerReferences", "ownerReferences", OmitEmpty),
-    ("finalizers", "finalizers", OmitEmpty),
-    ("managedFields", "managedFields", OmitEmpty),
-    // After the embedded metadata, which has JSON tags even inside internal types.
-    ("Spec", "spec", Struct(CLAIM_SPEC)),
-];
 
 const RESULT: &[Field] = &[
     ("Request", "request", Str),

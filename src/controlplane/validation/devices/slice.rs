@@ -16,13 +16,17 @@ use std::collections::HashMap;
 
 // Limits of upstream's API (`pkg/apis/resource/types.go`), which bound the size of a stored slice.
 const MAX_DEVICES: usize = 128;
-const MAX_DEVICES_WITH_TAINTS_OR_COUNTERS: usize = 64;
+const MAX_ADVANCED_DEVICES: usize = 64;
 const MAX_COUNTER_SETS: usize = 8;
 const MAX_COUNTERS: usize = 32;
 const MAX_CONSUMPTIONS: usize = 2;
 const MAX_ATTRIBUTES: usize = 32;
+const MAX_ATTRIBUTE_VALUES: usize = 48;
 const MAX_TAINTS: usize = 16;
 const MAX_VALUE_LENGTH: usize = 64;
+/// The lists among the values of attributes, in the order of their checks. New slices have none, because their feature
+/// gate is disabled, but stored ones may.
+const LISTS: [&str; 4] = ["bools", "ints", "strings", "versions"];
 
 /// Warns about uppercase characters in the driver's name.
 pub(crate) fn slice_warnings(v: &Value) -> Vec<String> {
@@ -49,12 +53,21 @@ fn checked(v: &Value, old: Option<&Value>) -> ErrorList {
     pool(&mut out, spec.get("pool"), &path.child("pool"));
     if let Some(old) = old {
         // They identify the pool that the slice belongs to, and the node that may write it.
-        for keys in [&["pool", "name"][..], &["driver"], &["nodeName"]] {
-            let (now, was) = (spec.at(keys), old.get("spec").at(keys));
-            if !same(now, was) {
+        for keys in [&["pool", "name"][..], &["driver"]] {
+            let now = spec.str_at(keys);
+            if now != old.get("spec").str_at(keys) {
                 let at = keys.iter().fold(path.clone(), |at, k| at.child(k));
-                out.push(FieldError::invalid(&at, now.clone(), IMMUTABLE));
+                out.push(FieldError::invalid(&at, now, IMMUTABLE));
             }
+        }
+        let now = spec.get("nodeName");
+        if !same(now, old.at(&["spec", "nodeName"])) {
+            // A pointer upstream.
+            out.push(FieldError::invalid_enum(
+                &path.child("nodeName"),
+                now.clone(),
+                IMMUTABLE,
+            ));
         }
     }
     places(&mut out, spec, &path);
@@ -64,10 +77,16 @@ fn checked(v: &Value, old: Option<&Value>) -> ErrorList {
         out.push(FieldError::invalid(&path, "", why));
     }
     let all = spec.get("devices").items();
-    // Taints and counters make devices larger, so fewer are allowed per object.
-    let special = |d: &Value| !d.get("taints").is_empty_value() || !d.get("consumesCounters").is_empty_value();
-    let most = if all.iter().any(special) {
-        MAX_DEVICES_WITH_TAINTS_OR_COUNTERS
+    // These make devices larger, so fewer are allowed per object.
+    let is_advanced = |d: &Value| {
+        let of = d.get("attributes");
+        ["taints", "consumesCounters"]
+            .iter()
+            .any(|k| !d.get(k).is_empty_value())
+            || entries(of).any(|(_, a)| LISTS.iter().any(|k| !a.get(k).is_null()))
+    };
+    let most = if all.iter().any(is_advanced) {
+        MAX_ADVANCED_DEVICES
     } else {
         MAX_DEVICES
     };
@@ -184,24 +203,27 @@ fn device(out: &mut ErrorList, v: &Value, was: Option<&Value>, each: bool, at: &
         let why = format!("the total number of attributes and capacities must not exceed {MAX_ATTRIBUTES}");
         out.push(FieldError::invalid(at, count as i64, why));
     }
+    // Scalar attributes count as one value.
+    let size = |a: &Value| LISTS.iter().map(|k| a.get(k).items().len()).sum::<usize>().max(1);
+    let values: usize = entries(v.get("attributes")).map(|(_, a)| size(a)).sum();
+    if values > MAX_ATTRIBUTE_VALUES {
+        let why = format!("the total number of attribute values must not exceed {MAX_ATTRIBUTE_VALUES}");
+        out.push(FieldError::invalid(at, values as i64, why));
+    }
     let path = at.child("attributes");
     for (key, a) in entries(v.get("attributes")) {
         // Names are reported at the map, values at their key.
         attribute_name(out, key, &path);
         attribute(out, a, &path.key(&cut(key)));
     }
-    // Unchanged parts are not validated again, so that rules added later do not block updates.
-    let kept = |key: &str| was.is_some_and(|o| same(o.get(key), v.get(key)));
-    // Both: whether a capacity may have a request policy depends on the flag.
-    if !kept("capacity") || !kept("allowMultipleAllocations") {
-        let path = at.child("capacity");
-        let shared = v.get("allowMultipleAllocations").as_bool() == Some(true);
-        for (key, c) in entries(v.get("capacity")) {
-            attribute_name(out, key, &path);
-            capacity::capacity(out, c, shared, &path.key(&cut(key)));
-        }
+    let path = at.child("capacity");
+    let shared = v.get("allowMultipleAllocations").as_bool() == Some(true);
+    for (key, c) in entries(v.get("capacity")) {
+        attribute_name(out, key, &path);
+        capacity::capacity(out, c, shared, &path.key(&cut(key)));
     }
-    if !kept("taints") {
+    // Unchanged taints are not validated again, so that rules added later do not block updates.
+    if was.is_none_or(|o| !same(o.get("taints"), v.get("taints"))) {
         let at = at.child("taints");
         for (i, t) in at_most(out, v.get("taints"), MAX_TAINTS, &at).iter().enumerate() {
             taint(out, t, &at.index(i));
@@ -215,6 +237,7 @@ fn device(out: &mut ErrorList, v: &Value, was: Option<&Value>, each: bool, at: &
     duplicates(out, all.iter().map(|c| c.str_at(&["counterSet"]).to_owned()), &path);
     place(out, v, each, at);
     binding_conditions(out, v, at);
+    capacity::node_resources(out, v, at);
 }
 
 /// Shortens a map key for an error path: one longer than any valid key (domain of 63, slash, name of 32) is
@@ -234,20 +257,26 @@ fn cut(key: &str) -> String {
 fn attribute(out: &mut ErrorList, v: &Value, at: &FieldPath) {
     let given = ["bool", "int", "string", "version"]
         .iter()
+        .chain(&LISTS)
         .filter(|k| !v.get(k).is_null())
         .count();
-    if v.str_at(&["string"]).len() > MAX_VALUE_LENGTH {
-        out.push(FieldError::too_long(&at.child("string"), MAX_VALUE_LENGTH as i64));
+    if let Some(text) = v.get("string").as_str() {
+        attribute_text(out, text, &at.child("string"));
     }
-    if let Some(version) = v.get("version").as_str() {
-        let at = at.child("version");
-        if !is_version(version) {
-            let why = "must be a string compatible with semver.org spec 2.0.0";
-            out.push(FieldError::invalid(&at, version, why));
+    if let Some(text) = v.get("version").as_str() {
+        attribute_version(out, text, &at.child("version"));
+    }
+    for key in LISTS {
+        let (list, at) = (v.get(key), at.child(key));
+        if !list.is_null() && list.items().is_empty() {
+            out.push(FieldError::invalid(&at, list.clone(), "must not be empty if specified"));
         }
-        // In addition to the syntax: a long version may be well-formed.
-        if version.len() > MAX_VALUE_LENGTH {
-            out.push(FieldError::too_long(&at, MAX_VALUE_LENGTH as i64));
+        for (i, text) in list.items().iter().enumerate() {
+            match (key, text.as_str()) {
+                ("strings", Some(text)) => attribute_text(out, text, &at.index(i)),
+                ("versions", Some(text)) => attribute_version(out, text, &at.index(i)),
+                _ => {}
+            }
         }
     }
     let why = "exactly one value must be specified";
@@ -256,6 +285,21 @@ fn attribute(out: &mut ErrorList, v: &Value, at: &FieldPath) {
         1 => {}
         _ => out.push(FieldError::invalid_raw(at, compact(v, ATTRIBUTE), why)),
     }
+}
+
+fn attribute_text(out: &mut ErrorList, text: &str, at: &FieldPath) {
+    if text.len() > MAX_VALUE_LENGTH {
+        out.push(FieldError::too_long(at, MAX_VALUE_LENGTH as i64));
+    }
+}
+
+fn attribute_version(out: &mut ErrorList, text: &str, at: &FieldPath) {
+    if !is_version(text) {
+        let why = "must be a string compatible with semver.org spec 2.0.0";
+        out.push(FieldError::invalid(at, text, why));
+    }
+    // In addition to the syntax: a long version may be well-formed.
+    attribute_text(out, text, at);
 }
 
 /// True for a semantic version (semver.org 2.0.0).

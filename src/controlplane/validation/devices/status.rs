@@ -3,15 +3,13 @@
 
 use super::claim::Requests;
 use super::internal_form::ALLOCATION;
-use super::{
-    MAX_CONFIGS, at_most, binding_conditions, configuration, duplicates, label_name, pool_name, raw_object, tolerations,
-};
+use super::{MAX_CONFIGS, at_most, binding_conditions, configuration, duplicates, label_name, pool_name, raw_object};
 use crate::apimachinery::codec::json;
-use crate::apimachinery::field::{ErrorList, FieldError, FieldErrorKind, FieldPath};
+use crate::apimachinery::field::{ErrorList, FieldError, FieldErrorKind, FieldPath, quote};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::validation::{net, objects};
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{IMMUTABLE, Seen, invalid_each, required_choice, same};
+use crate::controlplane::fields::{IMMUTABLE, Seen, duplicate_enum, invalid_each, required_choice, same};
 use crate::controlplane::validation::common::csi_driver_name;
 use crate::controlplane::validation::common::go_struct;
 use crate::controlplane::validation::go_form::compact;
@@ -52,7 +50,13 @@ pub(crate) fn claim_status(new: &Value, old: &Value) -> ErrorList {
             }
         }
     }
-    duplicates(&mut out, consumers.iter().map(|c| c.str_at(&["uid"]).to_owned()), &at);
+    let mut seen: Seen<&str> = Seen::new();
+    for (i, c) in consumers.iter().enumerate() {
+        let uid = c.str_at(&["uid"]);
+        if !seen.insert(uid) {
+            out.push(duplicate_enum(&at.index(i), uid));
+        }
+    }
 
     let results = allocation.at(&["devices", "results"]).items();
     // Of the new allocation: device status may be written together with it.
@@ -62,7 +66,7 @@ pub(crate) fn claim_status(new: &Value, old: &Value) -> ErrorList {
     for (i, d) in devices.iter().enumerate() {
         device(&mut out, d, &allocated, &at.index(i));
     }
-    let mut seen = Seen::new();
+    let mut seen: Seen<String> = Seen::new();
     // A second pass: upstream checks the uniqueness of a list after its elements.
     for (i, d) in devices.iter().enumerate() {
         if !seen.insert(device_id(d)) {
@@ -121,7 +125,7 @@ fn allocated_as(out: &mut ErrorList, v: &Value, known: &Requests<'_>, path: &Fie
         pool_name(out, r.str_at(&["pool"]), &at.child("pool"));
         label_name(out, r.str_at(&["device"]), &at.child("device"));
         binding_conditions(out, r, &at);
-        tolerations(out, r, &at);
+        // Tolerations are copies of the request's and not checked again.
         share(out, r, &at);
     }
     let at = path.child("devices").child("config");
@@ -143,27 +147,39 @@ fn allocated_as(out: &mut ErrorList, v: &Value, known: &Requests<'_>, path: &Fie
 /// Checks that `shareID` is a UUID in canonical lowercase form.
 fn share(out: &mut ErrorList, v: &Value, at: &FieldPath) {
     let Some(text) = v.get("shareID").as_str() else { return };
-    let at = at.child("shareID");
-    let digits = |s: &str| {
-        s.len() == 36
-            && s.bytes().enumerate().all(|(i, c)| match i {
-                8 | 13 | 18 | 23 => c == b'-',
-                _ => c.is_ascii_hexdigit(),
-            })
+    let why = match not_a_uuid(text) {
+        Some(why) => format!("error validating uid: {why}"),
+        None if text.len() == 36 && text == text.to_lowercase() => return,
+        None => "uid must be in RFC 4122 normalized form, `xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx` with lowercase hexadecimal characters".to_owned(),
     };
-    let (why, fine) = match text.len() {
-        // Go's UUID parser also accepts upper case, braces and URN forms; the canonical form is required on
-        // top of it.
-        36 if digits(text) => (
-            "uid must be in RFC 4122 normalized form, `xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx` with lowercase hexadecimal characters".to_owned(),
-            !text.bytes().any(|c| c.is_ascii_uppercase()),
-        ),
-        36 => ("error validating uid: invalid UUID format".to_owned(), false),
-        n => (format!("error validating uid: invalid UUID length: {n}"), false),
+    out.push(FieldError::invalid(&at.child("shareID"), text, why));
+}
+
+/// Why a text is not a UUID in any of the forms that Go's `uuid.Validate` accepts, of which one is canonical.
+fn not_a_uuid(text: &str) -> Option<String> {
+    const URN: &str = "urn:uuid:";
+    let bytes = text.as_bytes();
+    let digits = match bytes.len() {
+        32 | 36 => bytes,
+        38 if bytes[0] == b'{' && bytes[37] == b'}' => &bytes[1..37],
+        38 => return Some("invalid bracketed UUID format".to_owned()),
+        45 if bytes[..URN.len()].eq_ignore_ascii_case(URN.as_bytes()) => &bytes[URN.len()..],
+        45 => {
+            let prefix = String::from_utf8_lossy(&bytes[..URN.len()]);
+            return Some(format!("invalid urn prefix: {}", quote(&prefix)));
+        }
+        n => return Some(format!("invalid UUID length: {n}")),
     };
-    if !fine {
-        out.push(FieldError::invalid(&at, text, why));
-    }
+    let has_hyphen = |i: usize| bytes.len() != 32 && matches!(i, 8 | 13 | 18 | 23);
+    let fits = |(i, c): (usize, &u8)| {
+        if has_hyphen(i) {
+            *c == b'-'
+        } else {
+            c.is_ascii_hexdigit()
+        }
+    };
+    let is_well_formed = digits.iter().enumerate().all(fits);
+    (!is_well_formed).then(|| "invalid UUID format".to_owned())
 }
 
 fn device(out: &mut ErrorList, v: &Value, allocated: &Seen<String>, at: &FieldPath) {
@@ -233,6 +249,40 @@ fn interface_address(text: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn share_ids_are_lowercase_uuids() {
+        let errors = |id: &str| {
+            let mut out = ErrorList::new();
+            share(&mut out, &crate::json!({"shareID": (id)}), &FieldPath::new("d"));
+            out.iter().map(ToString::to_string).collect::<String>()
+        };
+        let id = "0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9";
+        assert_eq!(errors(id), "");
+        let other_form = "uid must be in RFC 4122 normalized form";
+        let no_form = "error validating uid: invalid UUID format";
+        for (text, why) in [
+            (id.to_uppercase(), other_form),
+            (id.replace('-', ""), other_form),
+            (format!("{{{id}}}"), other_form),
+            (format!("URN:uuid:{id}"), other_form),
+            (id.replace('a', "g"), no_form),
+            (id.replace('-', "0"), no_form),
+            (id.replace('-', "").replace('a', "g"), no_form),
+            (format!("({id})"), "error validating uid: invalid bracketed UUID format"),
+            (
+                format!("urn-uuid:{id}"),
+                "error validating uid: invalid urn prefix: \"urn-uuid:\"",
+            ),
+            (format!("{id}0"), "error validating uid: invalid UUID length: 37"),
+        ] {
+            let found = errors(&text);
+            assert!(
+                found.starts_with("d.shareID: Invalid value: ") && found.contains(why),
+                "{text}: {found}"
+            );
+        }
+    }
 
     #[test]
     fn interface_addresses_are_in_canonical_form() {

@@ -269,3 +269,121 @@ fn allocation_is_immutable_until_cleared() {
     new.unset(&["status", "allocation"]);
     assert!(claim_status(&new, &old).is_empty());
 }
+
+#[test]
+fn metadata_of_templates_is_refused_and_printed_in_gos_order() {
+    let of = |metadata: Value| json!({"spec": {"metadata": (metadata), "spec": {"devices": {}}}});
+    let new = of(json!({
+        "deletionGracePeriodSeconds": 0, "finalizers": [], "selfLink": "s",
+        "managedFields": [{"fieldsV1": {}, "time": "t", "apiVersion": "v"}],
+        "ownerReferences": [{"controller": false, "kind": "K"}],
+    }));
+    let fields = [
+        "selfLink",
+        "deletionGracePeriodSeconds",
+        "ownerReferences",
+        "finalizers",
+        "managedFields",
+    ];
+    let forbidden = fields
+        .map(|f| format!("spec.metadata.{f}: Forbidden: cannot be set, "))
+        .concat();
+    assert_eq!(
+        aggregate(&template_update(&new, &of(json!({})))),
+        format!(
+            "[{forbidden}spec: Invalid value: {{\"selfLink\":\"s\",\"deletionGracePeriodSeconds\":0,\
+             \"ownerReferences\":[{{\"apiVersion\":\"\",\"kind\":\"K\",\"name\":\"\",\"uid\":\"\",\"controller\":false}}],\
+             \"managedFields\":[{{\"apiVersion\":\"v\",\"time\":\"t\",\"fieldsV1\":{{}}}}],\
+             \"Spec\":{{\"Devices\":{{\"Requests\":null,\"Constraints\":null,\"Config\":null}}}}}}: field is immutable]"
+        )
+    );
+}
+
+#[test]
+fn tolerations_of_an_allocation_are_not_checked() {
+    let old = json!({"spec": {"devices": {"requests": [{"name": "r"}]}}, "status": {}});
+    let mut new = old.clone();
+    new.set(
+        &["status", "allocation"],
+        json!({"devices": {"results": [{"request": "r", "driver": "d.io", "pool": "p", "device": "x",
+            "tolerations": [{"key": "/", "operator": "X", "effect": "Y"}, {"operator": "Equal", "value": "/"}]}]}}),
+    );
+    assert_eq!(aggregate(&claim_status(&new, &old)), "[]");
+}
+
+#[test]
+fn users_of_a_claim_are_unique() {
+    let user = json!({"resource": "pods", "name": "p", "uid": "a&b"});
+    let old = json!({"spec": {"devices": {}}, "status": {"allocation": {"devices": {}}}});
+    let mut new = old.clone();
+    new.set(&["status", "reservedFor"], json!([(user.clone()), (user)]));
+    assert_eq!(
+        aggregate(&claim_status(&new, &old)),
+        r#"status.reservedFor[1]: Duplicate value: "a\u0026b""#
+    );
+}
+
+#[test]
+fn updates_of_slices_check_capacities_again_but_not_taints() {
+    let of = |pool: Value| {
+        json!({"spec": {"driver": "d.io", "pool": (pool), "allNodes": true, "devices": [
+            {"name": "a", "capacity": {"m": {"value": "1", "requestPolicy": {}}}, "taints": [{"key": "/", "effect": "X"}]}]}})
+    };
+    let stored = of(json!({"name": "p", "resourceSliceCount": 1}));
+    let policy = "spec.devices[0].capacity[m].requestPolicy: Forbidden: allowMultipleAllocations must be true";
+    assert_eq!(aggregate(&slice_update(&stored, &stored)), policy);
+    // Identities print as strings and the pointer to the node's name as JSON.
+    let mut new = of(json!({"resourceSliceCount": 1}));
+    new.unset(&["spec", "allNodes"]);
+    new.set(&["spec", "nodeName"], "a\u{7}");
+    let errors = aggregate(&slice_update(&new, &stored));
+    for part in [
+        r#"spec.pool.name: Required value, spec.pool.name: Invalid value: "": field is immutable, "#,
+        r#"spec.nodeName: Invalid value: "a\u0007": field is immutable, "#,
+    ] {
+        assert!(errors.contains(part), "{errors}");
+    }
+}
+
+#[test]
+fn lists_and_mappings_of_stored_slices_are_checked() {
+    let at = "spec.devices[0]";
+    let of = |device: Value| published(json!({"allNodes": true, "devices": [(device)]}));
+    let long = "x".repeat(MAX_PARAMETERS_LENGTH);
+    assert_eq!(
+        of(json!({"name": "a", "attributes": {
+            "a": {"strings": ["", (long)]}, "b": {"versions": ["1"]}, "c": {"ints": []}, "d": {"bools": [true], "int": 1}}})),
+        format!(
+            "[{at}.attributes[a].strings[1]: Too long: may not be more than 64 bytes, \
+             {at}.attributes[b].versions[0]: Invalid value: \"1\": must be a string compatible with semver.org spec 2.0.0, \
+             {at}.attributes[c].ints: Invalid value: []: must not be empty if specified, \
+             {at}.attributes[d]: Invalid value: {{\"IntValue\":1,\"BoolValue\":null,\"StringValue\":null,\"VersionValue\":null,\"IntValues\":null,\"BoolValues\":[true],\"StringValues\":null,\"VersionValues\":null}}: exactly one value must be specified]"
+        )
+    );
+    let many: Vec<i64> = (0..48).collect();
+    assert_eq!(
+        of(json!({"name": "a", "attributes": {"a": {"ints": (many)}, "b": {"int": 1}}})),
+        format!("{at}: Invalid value: 49: the total number of attribute values must not exceed 48")
+    );
+    let devices: Vec<Value> = (0..65)
+        .map(|i| json!({"name": (format!("d{i}")), "attributes": {"a": {"ints": [1]}}}))
+        .collect();
+    assert_eq!(
+        published(json!({"allNodes": true, "devices": (devices)})),
+        "spec.devices: Too many: 65: must have at most 64 items"
+    );
+    let at = format!("{at}.nodeAllocatableResourceMappings");
+    assert_eq!(
+        of(
+            json!({"name": "a", "capacity": {"m": {"value": "1"}}, "nodeAllocatableResourceMappings": {
+            "a.b/c": {"capacityKey": "x"}, "cpu": {}, "memory": {"capacityKey": "m", "allocationMultiplier": "0"}, "pods": {"capacityKey": ""}}})
+        ),
+        format!(
+            "[{at}[a.b/c]: Invalid value: \"a.b/c\": must be a node allocatable resource name, \
+             {at}[a.b/c].capacityKey: Not found: \"x\", \
+             {at}[cpu]: Invalid value: \"\": at least one of allocationMultiplier or capacityKey must be set, \
+             {at}[memory].allocationMultiplier: Invalid value: \"0\": must be positive, \
+             {at}[pods].capacityKey: Invalid value: \"\": capacityKey must not be an empty string]"
+        )
+    );
+}

@@ -1,6 +1,6 @@
-//! Validation of PriorityLevelConfigurations (`ValidatePriorityLevelConfiguration` upstream). That the mandatory
-//! levels keep their fixed specs is left to the strategy.
+//! Validation of PriorityLevelConfigurations (`ValidatePriorityLevelConfiguration` upstream).
 
+use super::mandatory;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::value::Value;
@@ -21,7 +21,7 @@ pub(crate) fn priority_level(v: &Value) -> ErrorList {
     let kind = spec.str_at(&["type"]);
     // A second exempt level would take an unlimited share of the server.
     if (v.name() == "exempt") != (kind == "Exempt") {
-        out.push(FieldError::invalid(
+        out.push(FieldError::invalid_enum(
             &path.child("type"),
             kind,
             "must be 'Exempt' if and only if `name` is 'exempt'",
@@ -60,6 +60,7 @@ pub(crate) fn priority_level(v: &Value) -> ErrorList {
             &["Exempt", "Limited"],
         )),
     }
+    mandatory::level(&mut out, v);
     out
 }
 

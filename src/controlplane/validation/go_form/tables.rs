@@ -2,16 +2,18 @@
 //! in Go's order. Each constant's doc names the Go struct. Pods' parts are in `pods`, volume sources in
 //! `sources`.
 
+mod meta;
 mod pods;
 mod sources;
 
 use super::Field;
 use super::Printing::{Any, Bool, Int, List, Ptr, Str, Struct};
-pub(in crate::controlplane::validation) use pods::SELECTOR;
+pub(super) use meta::META;
 use pods::{
     AFFINITY, APP_ARMOR, CAPABILITIES, CLAIM_PART, DNS, ENV_FROM, FILE_KEY, HOST_ALIAS, LIFECYCLE, NODE_SELECTOR,
     POD_CLAIM, PROBE, RESIZE, RESTART_RULE, SE_LINUX, SECCOMP, SPREAD, SYSCTL, WINDOWS,
 };
+pub(in crate::controlplane::validation) use pods::{NODE_TERM, SELECTOR};
 pub(in crate::controlplane::validation) use sources::PERSISTENT;
 
 /// `KeyToPath`.
@@ -406,6 +408,18 @@ pub(in crate::controlplane::validation) const SUCCESS_POLICY: &[Field] = &[("Rul
 
 /// `VolumeNodeAffinity`.
 pub(in crate::controlplane::validation) const VOLUME_NODES: &[Field] = &[("Required", "required", Ptr(NODE_SELECTOR))];
+
+/// `PersistentVolumeSpec` after the embedded source.
+pub(super) const PERSISTENT_REST: &[Field] = &[
+    ("AccessModes", "accessModes", Any),
+    ("ClaimRef", "claimRef", Ptr(sources::OBJECT_REF)),
+    ("PersistentVolumeReclaimPolicy", "persistentVolumeReclaimPolicy", Str),
+    ("StorageClassName", "storageClassName", Str),
+    ("MountOptions", "mountOptions", Any),
+    ("VolumeMode", "volumeMode", Any),
+    ("NodeAffinity", "nodeAffinity", Ptr(VOLUME_NODES)),
+    ("VolumeAttributesClassName", "volumeAttributesClassName", Any),
+];
 
 /// `RollingUpdateDeployment` and `RollingUpdateDaemonSet`.
 // `Int` prints an `IntOrString` as it is and an absent one as 0, the zero value of Go's struct.

@@ -3,7 +3,7 @@
 
 use super::super::common::{go_struct, not_negative};
 use super::policies::{first_overlap, parse_indexes};
-use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, show_json};
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{Seen, same, strings};
 
@@ -211,7 +211,8 @@ fn indexes(out: &mut ErrorList, changes: &Changes<'_>, path: &FieldPath) {
         && let Err(why) = parse_indexes(text, n)
     {
         let why = format!("error parsing failedIndexes: {why}");
-        out.push(FieldError::invalid(&at_failed, text, why));
+        // A pointer upstream, only here.
+        out.push(FieldError::invalid_enum(&at_failed, text, why));
     }
     if completed_changed && !completed.is_empty() && spec.str_at(&["completionMode"]) != "Indexed" {
         let why = "cannot set non-empty completedIndexes when non-indexed completion mode";
@@ -242,7 +243,9 @@ fn uncounted(out: &mut ErrorList, v: &Value, path: &FieldPath) {
             if uid.is_empty() {
                 out.push(FieldError::invalid(&at, uid, "must not be empty"));
             } else if seen.contains(&uid) {
-                out.push(FieldError::duplicate(&at, uid));
+                let mut error = FieldError::duplicate(&at, uid);
+                error.bad_value = Some(show_json(&Value::from(uid)));
+                out.push(error);
             }
             seen.insert(uid);
         }
@@ -359,6 +362,24 @@ mod tests {
              {\"Succeeded\":null,\"Failed\":[\"a\"]}: must be empty for finished job, status.conditions: Invalid value: \
              cannot set Complete=True for Job with SuccessPolicy unless SuccessCriteriaMet=True]"
         );
+    }
+
+    #[test]
+    fn values_of_named_types_and_pointers_print_as_json() {
+        let old = json!({"spec": {"completions": 9, "completionMode": "Indexed", "backoffLimitPerIndex": 1}});
+        let mut new = old.clone();
+        new.set(
+            &["status"],
+            json!({"completedIndexes": "<", "failedIndexes": "<", "uncountedTerminatedPods": {"succeeded": ["<", "<"]}}),
+        );
+        let errors = aggregate(&status(&new, &old));
+        for part in [
+            "status.uncountedTerminatedPods.succeeded[1]: Duplicate value: \"\\u003c\"",
+            "status.completedIndexes: Invalid value: \"<\": error parsing",
+            "status.failedIndexes: Invalid value: \"\\u003c\": error parsing",
+        ] {
+            assert!(errors.contains(part), "{errors}");
+        }
     }
 
     #[test]

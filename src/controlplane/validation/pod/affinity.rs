@@ -45,7 +45,12 @@ pub(super) fn affinity(out: &mut ErrorList, v: &Value, tolerated: Tolerated, pat
 
 /// True if the required node affinity has an invalid value.
 pub(super) fn has_invalid_node_values(affinity: &Value) -> bool {
-    let terms = affinity.at(&["nodeAffinity", REQUIRED, "nodeSelectorTerms"]).items();
+    has_invalid_values(affinity.at(&["nodeAffinity", REQUIRED]))
+}
+
+/// True if a `NodeSelector` has an invalid value.
+fn has_invalid_values(selector: &Value) -> bool {
+    let terms = selector.get("nodeSelectorTerms").items();
     let mut expressions = terms.iter().flat_map(|t| t.get("matchExpressions").items());
     expressions.any(|e| strings(e.get("values")).iter().any(|v| !label_value(v).is_empty()))
 }
@@ -91,6 +96,16 @@ pub(in crate::controlplane::validation) fn node_selector(out: &mut ErrorList, v:
     node_terms(out, v, true, path);
 }
 
+/// [`node_selector`] for an update: values are not checked if the `stored` selector has invalid ones.
+pub(in crate::controlplane::validation) fn node_selector_update(
+    out: &mut ErrorList,
+    v: &Value,
+    stored: &Value,
+    path: &FieldPath,
+) {
+    node_terms(out, v, !has_invalid_values(stored), path);
+}
+
 fn node_terms(out: &mut ErrorList, v: &Value, check_values: bool, path: &FieldPath) {
     let (at, terms) = (path.child("nodeSelectorTerms"), v.get("nodeSelectorTerms").items());
     if terms.is_empty() {
@@ -115,7 +130,7 @@ fn term(out: &mut ErrorList, v: &Value, path: &FieldPath, values: bool) {
                     out.push(FieldError::required(&at.child("values"), why));
                 }
             }
-            other => out.push(FieldError::invalid(
+            other => out.push(FieldError::invalid_enum(
                 &at.child("operator"),
                 other,
                 "not a valid selector operator",
@@ -159,7 +174,7 @@ fn requirement(out: &mut ErrorList, e: &Value, at: &FieldPath, check_values: boo
                 out.push(FieldError::required(&values_at, why));
             }
         }
-        other => out.push(FieldError::invalid(
+        other => out.push(FieldError::invalid_enum(
             &at.child("operator"),
             other,
             "not a valid selector operator",

@@ -15,9 +15,10 @@ const SECCOMP_POD: &str = "seccomp.security.alpha.kubernetes.io/pod";
 const TOLERATIONS: &str = "scheduler.alpha.kubernetes.io/tolerations";
 const SECCOMP: &str = "container.seccomp.security.alpha.kubernetes.io/";
 
-/// True for a 32-bit integer in canonical form: no plus sign, no leading zeros.
+/// True for a 32-bit integer without a plus sign or leading zeros. As upstream, zeros may follow a minus sign.
 fn is_cost(text: &str) -> bool {
-    text.parse::<i32>().is_ok_and(|n| n.to_string() == text)
+    let starts_well = text == "0" || text.starts_with(|c: char| c == '-' || ('1'..='9').contains(&c));
+    starts_well && text.parse::<i32>().is_ok()
 }
 
 /// Checks the annotations of a pod or template at `path`; `old` is the stored pod on update.
@@ -102,38 +103,37 @@ fn tolerations(out: &mut ErrorList, text: &str, path: &FieldPath) {
     }
 }
 
-/// Checks that the immutable annotations are neither added, removed nor changed.
+fn entries(v: &Value) -> impl Iterator<Item = (&str, &Value)> {
+    let all = v.at(&["metadata", "annotations"]).as_object();
+    all.into_iter().flat_map(|m| m.iter())
+}
+
+/// Checks that the immutable annotations are neither added, removed nor changed, then all of the pod's annotations.
 pub(super) fn update(out: &mut ErrorList, new: &Value, old: &Value) {
     let path = FieldPath::new("metadata").child("annotations");
     // The kubelet sets mirror annotations and applies AppArmor profiles at start, so later changes would have
     // no effect or mislead.
-    let entries = |v: &Value| -> Vec<(String, Value)> {
-        let all = v.at(&["metadata", "annotations"]).as_object();
-        let all = all.into_iter().flat_map(|m| m.iter());
-        all.map(|(k, v)| (k.to_owned(), v.clone())).collect()
-    };
     let kinds = |key: &str| match key {
         MIRROR => Some("mirror pod annotation"),
         k if k.starts_with(APPARMOR) => Some("AppArmor annotations"),
         _ => None,
     };
     for (key, was) in entries(old) {
-        if let Some(what) = kinds(&key)
-            && new.at(&["metadata", "annotations", &key]) != &was
+        if let Some(what) = kinds(key)
+            && new.at(&["metadata", "annotations", key]) != was
         {
-            out.push(FieldError::forbidden(
-                &path.key(&key),
-                format!("may not remove or update {what}"),
-            ));
+            let why = format!("may not remove or update {what}");
+            out.push(FieldError::forbidden(&path.key(key), why));
         }
     }
     for (key, _) in entries(new) {
-        if let Some(what) = kinds(&key)
-            && old.at(&["metadata", "annotations", &key]).is_null()
+        if let Some(what) = kinds(key)
+            && old.at(&["metadata", "annotations", key]).is_null()
         {
-            out.push(FieldError::forbidden(&path.key(&key), format!("may not add {what}")));
+            out.push(FieldError::forbidden(&path.key(key), format!("may not add {what}")));
         }
     }
+    annotations(out, new, Some(old), &path);
 }
 
 /// Checks that profiles set by both an annotation and a field agree; `path` is the spec's.
@@ -209,6 +209,12 @@ mod tests {
                 "metadata.annotations[controller.kubernetes.io/pod-deletion-cost]: Invalid value: \"+1\": must be a 32bit integer",
             ),
             (DELETION_COST, "-1", "[]"),
+            (DELETION_COST, "-01", "[]"),
+            (
+                DELETION_COST,
+                "01",
+                "metadata.annotations[controller.kubernetes.io/pod-deletion-cost]: Invalid value: \"01\": must be a 32bit integer",
+            ),
             (
                 SECCOMP_POD,
                 "localhost/../x",

@@ -8,7 +8,7 @@ use super::{Tolerated, mounts, resources, security};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::{dns1123_label, net};
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{PROTOCOLS, Seen, invalid_each, required_choice, required_valid};
+use crate::controlplane::fields::{PROTOCOLS, Seen, duplicate_enum, invalid_each, required_choice, required_valid};
 use crate::interrupt::checkpoint;
 
 /// Checks all containers of a pod. Names are unique across regular, init and ephemeral containers.
@@ -257,7 +257,7 @@ fn resize(out: &mut ErrorList, spec: &Value, c: &Value, at: &FieldPath) {
     for (i, p) in c.get("resizePolicy").items().iter().enumerate() {
         let (name, policy) = (p.str_at(&["resourceName"]), p.str_at(&["restartPolicy"]));
         if !seen.insert(name) {
-            out.push(FieldError::duplicate(&at.index(i), name));
+            out.push(duplicate_enum(&at.index(i), name));
         }
         match name {
             // Errors other than duplicates are reported at the list, as upstream.
@@ -277,7 +277,7 @@ fn resize(out: &mut ErrorList, spec: &Value, c: &Value, at: &FieldPath) {
         // Such a resize would restart a container of a pod whose containers must not be restarted.
         if policy != "NotRequired" && spec.str_at(&["restartPolicy"]) == "Never" {
             let why = "must be 'NotRequired' when pod `restartPolicy` is 'Never'";
-            out.push(FieldError::invalid(at, policy, why));
+            out.push(FieldError::invalid_enum(at, policy, why));
         }
     }
 }
@@ -313,7 +313,13 @@ fn ephemeral(out: &mut ErrorList, pod: &Pod<'_>, known: &Seen<&str>, path: &Fiel
         }
         // A list of forbidden fields, where upstream has one of permitted fields: the rest of the struct is
         // permitted.
-        for key in NOT_EPHEMERAL.iter().filter(|k| !c.get(k).is_empty_value()) {
+        let is_set = |key: &str| match key {
+            // A struct, and thus set if one of its members is.
+            "resources" => !c.get(key).is_empty_value(),
+            // Lists and pointers, which are set even if they are empty.
+            _ => !c.get(key).is_null(),
+        };
+        for key in NOT_EPHEMERAL.iter().filter(|key| is_set(key)) {
             out.push(FieldError::forbidden(&at.child(key), NOT_FOR_THEM));
         }
         for (i, mount) in c.get("volumeMounts").items().iter().enumerate() {
@@ -324,6 +330,48 @@ fn ephemeral(out: &mut ErrorList, pod: &Pod<'_>, known: &Seen<&str>, path: &Fiel
                     out.push(FieldError::forbidden(&at, NOT_FOR_THEM));
                 }
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::apimachinery::field::aggregate;
+    use crate::apimachinery::value::Value;
+    use crate::controlplane::validation::pod::pod;
+    use crate::json;
+
+    #[test]
+    fn ephemeral_containers_may_not_have_even_empty_lists_of_some_fields() {
+        let errors = |container: Value| {
+            let mut v = json!({"spec": {"containers": [{"name": "a", "image": "i"}]}});
+            v.set(&["spec", "ephemeralContainers"], vec![container]);
+            crate::controlplane::defaults::pod::pod(&mut v);
+            aggregate(&pod(&v))
+        };
+        let on_create = "spec.ephemeralContainers: Forbidden: cannot be set on create";
+        assert_eq!(errors(json!({"name": "e", "image": "i", "resources": {}})), on_create);
+        let wrong =
+            errors(json!({"name": "e", "image": "i", "ports": [], "resources": {"claims": []}, "lifecycle": {}}));
+        for key in ["ports", "resources", "lifecycle"] {
+            let want =
+                format!("spec.ephemeralContainers[0].{key}: Forbidden: cannot be set for an Ephemeral Container");
+            assert!(wrong.contains(&want), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn resize_policies_are_printed_as_json() {
+        let mut v = json!({"spec": {"restartPolicy": "Never", "containers": [{"name": "a", "image": "i", "resizePolicy": [
+            {"resourceName": "<", "restartPolicy": "<"}, {"resourceName": "<", "restartPolicy": "NotRequired"}]}]}});
+        crate::controlplane::defaults::pod::pod(&mut v);
+        let errors = aggregate(&pod(&v));
+        let at = "spec.containers[0].resizePolicy";
+        for want in [
+            format!("{at}: Invalid value: \"\\u003c\": must be 'NotRequired' when pod `restartPolicy` is 'Never'"),
+            format!("{at}[1]: Duplicate value: \"\\u003c\""),
+        ] {
+            assert!(errors.contains(&want), "{errors}");
         }
     }
 }

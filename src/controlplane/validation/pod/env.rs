@@ -50,9 +50,9 @@ pub(super) fn env(out: &mut ErrorList, c: &Value, path: &FieldPath) {
 
 /// Checks that variables read from files refer to an `emptyDir` volume of the pod.
 pub(super) fn files(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
-    // Built on first use, as few pods have such variables. Reversed, so that the first of equal names wins.
+    // Built on first use, as few pods have such variables. As upstream, the last of equal names wins.
     let volumes: LazyCell<HashMap<&str, &Value>, _> = LazyCell::new(|| {
-        let all = spec.get("volumes").items().iter().rev();
+        let all = spec.get("volumes").items().iter();
         all.map(|v| (v.str_at(&["name"]), v)).collect()
     });
     for list in ["initContainers", "containers", "ephemeralContainers"] {
@@ -198,7 +198,7 @@ pub(in crate::controlplane::validation) fn field_ref(out: &mut ErrorList, v: &Va
             // The allowed paths are the converted ones.
             let text = if text == "spec.host" { "spec.nodeName" } else { text };
             if !allowed.contains(&text) {
-                out.push(FieldError::not_supported(&text_at, text, allowed));
+                out.push(FieldError::not_supported_string(&text_at, text, allowed));
             }
         }
     }
@@ -227,7 +227,7 @@ pub(in crate::controlplane::validation) fn resource_ref(
     } else if name.is_empty() {
         out.push(FieldError::required(&at.child("resource"), ""));
     } else if !RESOURCES.contains(&name) && !huge {
-        out.push(FieldError::not_supported(&at.child("resource"), name, RESOURCES));
+        out.push(FieldError::not_supported_string(&at.child("resource"), name, RESOURCES));
     }
     if RESOURCES.contains(&name) || huge {
         divisor(out, v, name, &at.child("divisor"));

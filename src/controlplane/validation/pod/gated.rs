@@ -5,6 +5,7 @@
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::same;
+use crate::controlplane::validation::go_form;
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 
@@ -35,7 +36,11 @@ pub(super) fn places(out: &mut ErrorList, new: &Value, old: &Value, path: &Field
     // Terms are alternatives: a further one would widen the choice.
     if now.items().len() != was.items().len() {
         let why = "no additions/deletions to non-empty NodeSelectorTerms list are allowed";
-        out.push(FieldError::invalid(&at, now.clone(), why));
+        out.push(FieldError::invalid_raw(
+            &at,
+            go_form::compact_list(&now, go_form::NODE_TERM),
+            why,
+        ));
         return;
     }
     for (i, (now, was)) in now.items().iter().zip(was.items()).enumerate() {
@@ -48,7 +53,11 @@ pub(super) fn places(out: &mut ErrorList, new: &Value, old: &Value, path: &Field
         let empty = was.is_empty_value();
         if !grew("matchExpressions") || !grew("matchFields") || (empty && !now.is_empty_value()) {
             let why = "only additions are allowed (no mutations or deletions)";
-            out.push(FieldError::invalid(&at.index(i), now.clone(), why));
+            out.push(FieldError::invalid_raw(
+                &at.index(i),
+                go_form::compact(now, go_form::NODE_TERM),
+                why,
+            ));
         }
     }
 }
@@ -76,6 +85,27 @@ mod tests {
         assert_eq!(
             errors(json!({"nodeSelector": {"c": "d"}}), json!({"nodeSelector": {"a": "b"}})),
             "spec.nodeSelector: Invalid value: {\"c\":\"d\"}: only additions to spec.nodeSelector are allowed (no mutations or deletions)"
+        );
+        let with = |terms: Value| {
+            let mut v = json!({});
+            v.set(&["affinity", "nodeAffinity", REQUIRED, "nodeSelectorTerms"], terms);
+            v
+        };
+        let term = |key: &str| json!({"matchExpressions": [{"key": (key), "operator": "Exists"}]});
+        let one = |key: &str| with(Value::from(vec![term(key)]));
+        let at = format!("spec.affinity.nodeAffinity.{REQUIRED}.nodeSelectorTerms");
+        let shown =
+            "{\"MatchExpressions\":[{\"Key\":\"b\",\"Operator\":\"Exists\",\"Values\":null}],\"MatchFields\":null}";
+        assert_eq!(
+            errors(one("b"), one("a")),
+            format!("{at}[0]: Invalid value: {shown}: only additions are allowed (no mutations or deletions)")
+        );
+        let why = "no additions/deletions to non-empty NodeSelectorTerms list are allowed";
+        assert_eq!(errors(json!({}), one("a")), format!("{at}: Invalid value: null: {why}"));
+        let two = with(Value::from(vec![term("b"), term("b")]));
+        assert_eq!(
+            errors(two, one("a")),
+            format!("{at}: Invalid value: [{shown},{shown}]: {why}")
         );
     }
 }

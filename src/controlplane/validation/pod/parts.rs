@@ -3,7 +3,7 @@
 use super::checked_spec;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{elements_mut, restore, same};
+use crate::controlplane::fields::{restore, same};
 use crate::controlplane::quality_of_service::quality_of_service;
 use crate::controlplane::validation::go_form;
 use std::collections::HashMap;
@@ -32,8 +32,8 @@ pub(crate) fn ephemeral_containers_update(new: &Value, old: &Value) -> ErrorList
         // The count of omitted errors is kept: it may include relevant ones.
         .filter(|e| e.is_more() || e.field.starts_with(&at))
         .collect();
-    // Reversed, so that the first of several containers with one name wins.
-    let now = new.at(&["spec", "ephemeralContainers"]).items().iter().rev();
+    // As upstream, the last of several containers with one name wins.
+    let now = new.at(&["spec", "ephemeralContainers"]).items().iter();
     let now: HashMap<&str, &Value> = now.map(|c| (c.str_at(&["name"]), c)).collect();
     for was in old.at(&["spec", "ephemeralContainers"]).items() {
         let name = was.str_at(&["name"]);
@@ -70,7 +70,7 @@ fn order(out: &mut ErrorList, new: &Value, old: &Value, spec: &FieldPath) -> boo
         let (now, was) = (new.at(&["spec", key]).items(), old.at(&["spec", key]).items());
         let path = spec.child(key);
         if now.len() != was.len() {
-            let why = "containers may not be added or removed on resize";
+            let why = format!("{key} may not be added or removed on resize");
             out.push(FieldError::forbidden(&path, why));
             // Positions cannot be compared if the lengths differ.
             continue;
@@ -81,7 +81,7 @@ fn order(out: &mut ErrorList, new: &Value, old: &Value, spec: &FieldPath) -> boo
             .enumerate()
             .filter(|(_, (a, b))| a.get("name") != b.get("name"))
         {
-            let why = "containers may not be renamed or reordered on resize";
+            let why = format!("{key} may not be renamed or reordered on resize");
             out.push(FieldError::forbidden(&path.index(i).child("name"), why));
         }
     }
@@ -137,7 +137,11 @@ pub(crate) fn resize(new: &Value, old: &Value) -> ErrorList {
     if was != quality_of_service(new) {
         let why = "Pod QOS Class may not change as a result of resizing";
         // Upstream's bad value is the class in the status, not the computed one.
-        out.push(FieldError::invalid(&spec, new.at(&["status", "qosClass"]).clone(), why));
+        out.push(FieldError::invalid_enum(
+            &spec,
+            new.str_at(&["status", "qosClass"]),
+            why,
+        ));
     }
     // By the stored status: the client's is ignored on this subresource.
     if !node_can_resize(old) {
@@ -150,65 +154,75 @@ pub(crate) fn resize(new: &Value, old: &Value) -> ErrorList {
     if !order(&mut out, new, old, &spec) {
         return out;
     }
+    let both = |key: &str| {
+        let (now, was) = (new.at(&["spec", key]).items(), old.at(&["spec", key]).items());
+        now.iter().zip(was).enumerate()
+    };
     // Init containers first, as upstream, which visits them in this order.
     for key in ["initContainers", "containers"] {
-        let both = new
-            .at(&["spec", key])
-            .items()
-            .iter()
-            .zip(old.at(&["spec", key]).items());
-        for (i, (now, was)) in both.enumerate() {
-            let at = spec.child(key).index(i);
-            removed(
-                &mut out,
-                now.get("resources"),
-                was.get("resources"),
-                &at.child("resources"),
-                "resource",
-            );
-            if key == "initContainers" {
-                init_container(&mut out, now, was, &at);
-            }
+        for (i, (now, was)) in both(key) {
+            let at = spec.child(key).index(i).child("resources");
+            removed(&mut out, now.get("resources"), was.get("resources"), &at, "resource");
         }
     }
-    // Reset everything that may change or has been checked above; any remaining difference is forbidden.
+    let why = "only cpu and memory resources are mutable";
+    for (_, (now, was)) in both("containers") {
+        if !same(&with_cpu_and_memory_of(now, was), was) {
+            // As upstream, once per container, without its path.
+            out.push(FieldError::forbidden(&spec, why));
+        }
+    }
+    for (i, (now, was)) in both("initContainers") {
+        init_container(&mut out, now, was, &spec.child("initContainers").index(i));
+    }
+    if !out.is_empty() {
+        return out;
+    }
+    // Everything that may change has been checked above; any other difference is forbidden.
     let mut rest = new.get("spec").clone();
-    restore(&mut rest, old.get("spec"), &["resources"]);
-    restore(&mut rest, old.get("spec"), &["initContainers"]);
-    for (now, was) in elements_mut(&mut rest, &["containers"]).zip(old.at(&["spec", "containers"]).items()) {
-        forget_cpu_and_memory(now, was);
+    for key in ["resources", "containers", "initContainers"] {
+        restore(&mut rest, old.get("spec"), &[key]);
     }
     if !same(&rest, old.get("spec")) {
-        out.push(FieldError::forbidden(
-            &spec,
-            "only cpu and memory resources are mutable",
-        ));
+        out.push(FieldError::forbidden(&spec, why));
     }
     out
 }
 
-fn init_container(out: &mut ErrorList, now: &Value, was: &Value, at: &FieldPath) {
-    let sidecar = was.str_at(&["restartPolicy"]) == "Always";
-    let restarts = |c: &Value| {
-        let mut policies = c.get("resizePolicy").items().iter();
-        policies.any(|p| p.str_at(&["restartPolicy"]) == "RestartContainer")
-    };
-    // Such a container would have to run again, after the pod has started.
-    if !sidecar && restarts(was) && !same(now.get("resources"), was.get("resources")) {
-        let why = "non-sidecar init containers with a resize policy of RestartContainer cannot be resized";
-        out.push(FieldError::forbidden(at, why));
-    }
+/// A container with the stored cpu and memory, so that only forbidden changes remain. As upstream, without resource
+/// claims: a container that has any cannot be resized.
+fn with_cpu_and_memory_of(now: &Value, was: &Value) -> Value {
+    const CLAIMS: [&str; 2] = ["resources", "claims"];
     let mut rest = now.clone();
+    rest.unset(&CLAIMS);
     forget_cpu_and_memory(&mut rest, was);
-    if !same(&rest, was) {
+    // Again, since empty resources were replaced by the stored ones.
+    rest.unset(&CLAIMS);
+    rest
+}
+
+fn init_container(out: &mut ErrorList, now: &Value, was: &Value, at: &FieldPath) {
+    if !same(&with_cpu_and_memory_of(now, was), was) {
         let why = "only cpu and memory resources for init or sidecar containers are mutable";
         out.push(FieldError::forbidden(at, why));
     }
+    let sidecar = now.str_at(&["restartPolicy"]) == "Always";
+    if sidecar || same(now, was) {
+        return;
+    }
+    // Such a container would have to run again, after the pod has started.
+    let policies = now.get("resizePolicy").items().iter();
+    let restarts = policies.filter(|p| p.str_at(&["restartPolicy"]) == "RestartContainer");
+    out.push_times(restarts.count(), || {
+        let why = "non-sidecar init containers with a resize policy of RestartContainer cannot be resized";
+        FieldError::forbidden(at, why)
+    });
 }
 
 fn pod_level(out: &mut ErrorList, new: &Value, old: &Value, spec: &FieldPath) {
     let (now, was) = (new.at(&["spec", "resources"]), old.at(&["spec", "resources"]));
-    if now.is_null() && was.is_null() {
+    let has_any = |v: &Value| ["requests", "limits"].iter().any(|side| !v.get(side).is_empty_value());
+    if !has_any(now) && !has_any(was) {
         return;
     }
     let path = spec.child("resources");
@@ -216,12 +230,15 @@ fn pod_level(out: &mut ErrorList, new: &Value, old: &Value, spec: &FieldPath) {
         out.push(FieldError::forbidden(&path, "pod-level resources cannot be removed"));
         return;
     }
-    removed(out, now, was, &path, "pod-level resource");
+    if !was.is_null() {
+        removed(out, now, was, &path, "pod-level resource");
+    }
     let mut rest = new.get("spec").clone();
     forget_cpu_and_memory(&mut rest, old.get("spec"));
     if !same(rest.get("resources"), was) {
+        // As upstream, reported at the spec.
         let why = "only cpu and memory resources are mutable at pod-level";
-        out.push(FieldError::forbidden(&path, why));
+        out.push(FieldError::forbidden(spec, why));
     }
 }
 
@@ -229,6 +246,7 @@ fn pod_level(out: &mut ErrorList, new: &Value, old: &Value, spec: &FieldPath) {
 mod tests {
     use super::*;
     use crate::apimachinery::field::aggregate;
+    use crate::controlplane::fields::elements_mut;
     use crate::json;
 
     fn pod(resources: Value) -> Value {
@@ -258,7 +276,7 @@ mod tests {
         );
         assert_eq!(
             errors(json!({})),
-            "[spec: Invalid value: null: Pod QOS Class may not change as a result of resizing, \
+            "[spec: Invalid value: \"\": Pod QOS Class may not change as a result of resizing, \
              spec.containers[0].resources.requests: Forbidden: resource requests cannot be removed, \
              spec.containers[0].resources.limits: Forbidden: resource limits cannot be removed]"
         );
@@ -274,6 +292,63 @@ mod tests {
         assert_eq!(
             aggregate(&resize(&new, &old)),
             "spec.containers[0].name: Forbidden: containers may not be renamed or reordered on resize"
+        );
+    }
+
+    #[test]
+    fn a_container_with_claims_cannot_be_resized() {
+        let with = |cpu: &str| {
+            let mut v = pod(json!({"requests": {"cpu": (cpu)}, "claims": [{"name": "c"}]}));
+            v.set(
+                &["spec", "resourceClaims"],
+                json!([{"name": "c", "resourceClaimName": "c"}]),
+            );
+            v
+        };
+        assert_eq!(
+            aggregate(&resize(&with("2"), &with("1"))),
+            "spec: Forbidden: only cpu and memory resources are mutable"
+        );
+    }
+
+    #[test]
+    fn errors_of_init_containers_name_them() {
+        let with = |name: &str, cpu: &str, policies: Value| {
+            let mut v = pod(json!({}));
+            let resources = json!({"requests": {"cpu": (cpu)}});
+            let mut container = json!({"name": (name), "image": "a"});
+            container.set(&["resources"], resources);
+            container.set(&["resizePolicy"], policies);
+            v.set(&["spec", "initContainers"], vec![container]);
+            crate::controlplane::defaults::pod::pod(&mut v);
+            v
+        };
+        let none = || json!([]);
+        let old = with("i", "1", none());
+        assert_eq!(aggregate(&resize(&with("i", "2", none()), &old)), "[]");
+        let renamed =
+            "spec.initContainers[0].name: Forbidden: initContainers may not be renamed or reordered on resize";
+        assert_eq!(aggregate(&resize(&with("j", "1", none()), &old)), renamed);
+        let policies = || json!([{"resourceName": "cpu", "restartPolicy": "RestartContainer"}]);
+        let restarting = aggregate(&resize(&with("i", "2", policies()), &with("i", "1", policies())));
+        let why = "spec.initContainers[0]: Forbidden: non-sidecar init containers with a resize policy of RestartContainer \
+                   cannot be resized";
+        assert_eq!(restarting, why);
+    }
+
+    #[test]
+    fn other_pod_level_resources_are_refused_at_the_spec() {
+        let with = |pages: &str| {
+            let mut v = pod(json!({"requests": {"cpu": "1"}}));
+            v.set(
+                &["spec", "resources"],
+                json!({"requests": {"cpu": "1", "hugepages-2Mi": (pages)}, "limits": {"hugepages-2Mi": (pages)}}),
+            );
+            v
+        };
+        assert_eq!(
+            aggregate(&resize(&with("4Mi"), &with("2Mi"))),
+            "spec: Forbidden: only cpu and memory resources are mutable at pod-level"
         );
     }
 

@@ -159,7 +159,7 @@ fn app_armor(out: &mut ErrorList, v: &Value, at: &FieldPath) {
         "RuntimeDefault" | "Unconfined" => {
             if !local.is_null() {
                 let why = "can only be set when AppArmor type is Localhost";
-                out.push(FieldError::invalid(&local_at, local.clone(), why));
+                out.push(FieldError::invalid_enum(&local_at, local.clone(), why));
             }
         }
         "" => {

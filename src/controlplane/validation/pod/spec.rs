@@ -306,11 +306,11 @@ pub(in crate::controlplane::validation) fn toleration(out: &mut ErrorList, t: &V
     // An empty key means all taints, so there is no value to compare.
     } else if operator != "Exists" {
         let why = "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
-        out.push(FieldError::invalid(&at.child("operator"), operator, why));
+        out.push(FieldError::invalid_enum(&at.child("operator"), operator, why));
     }
     if !t.get("tolerationSeconds").is_null() && effect != "NoExecute" {
         let why = "effect must be 'NoExecute' when `tolerationSeconds` is set";
-        out.push(FieldError::invalid(&at.child("effect"), effect, why));
+        out.push(FieldError::invalid_enum(&at.child("effect"), effect, why));
     }
     match operator {
         // `Equal` is the default; it is not written back.

@@ -1,15 +1,18 @@
 //! Validation of `pods/status`, which kubelets and schedulers write (`ValidatePodStatusUpdate` upstream).
 
-use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, quote};
-use crate::apimachinery::validation::{dns1123_label, dns1123_subdomain, net, qualified_name};
+use super::annotations;
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, show_json};
+use crate::apimachinery::validation::{dns1123_label, dns1123_subdomain, net, parse_ip, qualified_name};
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{IMMUTABLE, Seen, invalid_each, regular_containers, required_valid};
+use crate::controlplane::fields::{
+    IMMUTABLE, Seen, duplicate_enum, invalid_each, invalid_each_enum, regular_containers, required_valid,
+};
 use crate::interrupt::checkpoint;
 use std::collections::HashMap;
-use std::net::IpAddr;
 
 pub(crate) fn pod_status(new: &Value, old: &Value) -> ErrorList {
     let mut out = ErrorList::new();
+    annotations::update(&mut out, new, old);
     let path = FieldPath::new("status");
     let observed = |out: &mut ErrorList, v: &Value, at: &FieldPath| {
         let n = v.get("observedGeneration").as_i64().unwrap_or(0);
@@ -31,8 +34,8 @@ pub(crate) fn pod_status(new: &Value, old: &Value) -> ErrorList {
     nominated(&mut out, new, old, &path);
     observed(&mut out, new.get("status"), &path);
     if new.str_at(&["status", "qosClass"]) != old.str_at(&["status", "qosClass"]) {
-        let class = new.at(&["status", "qosClass"]).clone();
-        out.push(FieldError::invalid(&path.child("qosClass"), class, IMMUTABLE));
+        let class = new.str_at(&["status", "qosClass"]);
+        out.push(FieldError::invalid_enum(&path.child("qosClass"), class, IMMUTABLE));
     }
     for (list, _) in STATUSES {
         transitions(&mut out, new, old, list, &path.child(list));
@@ -166,7 +169,8 @@ fn claims(out: &mut ErrorList, new: &Value, path: &FieldPath) {
             out.push(FieldError::duplicate(&at.child("name"), name));
         }
         if let Some(claim) = status.get("resourceClaimName").as_str() {
-            invalid_each(out, &at.child("resourceClaimName"), claim, dns1123_subdomain(claim));
+            // A pointer upstream.
+            invalid_each_enum(out, &at.child("resourceClaimName"), claim, dns1123_subdomain(claim));
         }
     }
 }
@@ -191,26 +195,35 @@ fn addresses(out: &mut ErrorList, new: &Value, old: &Value, path: &FieldPath) {
                 invalid_each(out, &at.index(i), text, net::ip_strict(text));
             }
         }
-        // Upstream's dual-stack check fails with an internal error if any address is malformed.
-        let mut strange = all.iter().map(|ip| ip.str_at(&["ip"])).enumerate();
-        if all.len() > 1
-            && let Some((i, text)) = strange.find(|(_, s)| s.parse::<IpAddr>().is_err())
-        {
+        if all.len() > 1 {
+            one_per_family(out, all, &at);
+        }
+    }
+}
+
+/// Checks that several addresses are one of each family.
+fn one_per_family(out: &mut ErrorList, all: &[Value], at: &FieldPath) {
+    let mut families = Seen::new();
+    let mut malformed = false;
+    for (i, ip) in all.iter().enumerate() {
+        let text = ip.str_at(&["ip"]);
+        let Some(ip) = parse_ip(text) else {
+            malformed = true;
             let why = format!("failed to check for dual stack with error:invalid IP[{i}]: {text}");
-            out.push(FieldError::internal(&at, why));
-        }
-        // Strict parsing, as Go's dual-stack helper: leading zeros make an address malformed.
-        let parsed: Vec<IpAddr> = all.iter().filter_map(|ip| ip.str_at(&["ip"]).parse().ok()).collect();
-        let two_families = all.len() == 2 && parsed.len() == 2 && parsed[0].is_ipv4() != parsed[1].is_ipv4();
-        if all.len() > 1 && !two_families {
-            // In addition to the internal error: upstream's helper returns false with it.
-            let why = "may specify no more than one IP for each IP family";
-            let shown: Vec<String> = all
-                .iter()
-                .map(|ip| format!("{{\"IP\":{}}}", quote(ip.str_at(&["ip"]))))
-                .collect();
-            out.push(FieldError::invalid_raw(&at, format!("[{}]", shown.join(",")), why));
-        }
+            out.push(FieldError::internal(at, why));
+            break;
+        };
+        families.insert(ip.to_canonical().is_ipv4());
+    }
+    let both = !malformed && families.contains(&true) && families.contains(&false);
+    if !both || all.len() > 2 {
+        // In addition to the internal error: upstream's helper returns false with it.
+        let why = "may specify no more than one IP for each IP family";
+        let shown: Vec<String> = all
+            .iter()
+            .map(|ip| format!("{{\"IP\":{}}}", show_json(&ip.str_at(&["ip"]).into())))
+            .collect();
+        out.push(FieldError::invalid_raw(at, format!("[{}]", shown.join(",")), why));
     }
 }
 
@@ -317,7 +330,7 @@ fn allocated(out: &mut ErrorList, status: &Value, container: Option<&Value>, pat
                 ),
             };
             if !found {
-                out.push(FieldError::invalid(&at.child("name"), name, why));
+                out.push(FieldError::invalid_enum(&at.child("name"), name, why));
             }
         }
         let mut seen: Seen<&str> = Seen::new();
@@ -338,7 +351,7 @@ fn allocated(out: &mut ErrorList, status: &Value, container: Option<&Value>, pat
                 _ => {}
             }
             if !seen.insert(id) {
-                out.push(FieldError::duplicate(&at.child("resourceID"), id));
+                out.push(duplicate_enum(&at.child("resourceID"), id));
             }
         }
     }
@@ -348,46 +361,4 @@ fn allocated(out: &mut ErrorList, status: &Value, container: Option<&Value>, pat
 const MAX_MESSAGE_LENGTH: i64 = 1024;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::apimachinery::field::aggregate;
-    use crate::json;
-
-    fn errors(spec: Value, old: Value, new: Value) -> String {
-        let mut pods = [json!({}), json!({})];
-        for (pod, status) in pods.iter_mut().zip([old, new]) {
-            pod.set(&["spec"], spec.clone());
-            pod.set(&["status"], status);
-        }
-        aggregate(&pod_status(&pods[1], &pods[0]))
-    }
-
-    #[test]
-    fn terminated_container_cannot_restart() {
-        let ended = json!({"containerStatuses": [{"name": "a", "state": {"terminated": {"exitCode": 0}}}]});
-        let runs = json!({"containerStatuses": [{"name": "a", "state": {"running": {}}}]});
-        let of = |policy: &str| {
-            let mut spec = json!({"containers": [{"name": "a"}]});
-            spec.set(&["restartPolicy"], policy);
-            errors(spec, ended.clone(), runs.clone())
-        };
-        assert_eq!(of("Always"), "[]");
-        for policy in ["Never", "OnFailure"] {
-            assert_eq!(
-                of(policy),
-                "status.containerStatuses[0].state: Forbidden: may not be transitioned to non-terminated state"
-            );
-        }
-    }
-
-    #[test]
-    fn addresses_are_limited_to_one_per_family() {
-        let new =
-            json!({"podIPs": [{"ip": "10.0.0.1"}, {"ip": "10.0.0.2"}], "hostIP": "a", "hostIPs": [{"ip": "10.0.0.1"}]});
-        assert_eq!(
-            errors(json!({}), json!({}), new),
-            "[status.podIPs: Invalid value: [{\"IP\":\"10.0.0.1\"},{\"IP\":\"10.0.0.2\"}]: may specify no more than one IP for each IP family, \
-             status.hostIPs[0].ip: Invalid value: \"10.0.0.1\": must be equal to `hostIP`]"
-        );
-    }
-}
+mod tests;

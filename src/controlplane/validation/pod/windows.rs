@@ -3,7 +3,7 @@
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::dns1123_subdomain;
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::invalid_each;
+use crate::controlplane::fields::invalid_each_enum;
 
 /// Bytes of a GMSA credential spec; upstream's bound, larger than any real one.
 const MAX_SPEC_LENGTH: usize = 64 * 1024;
@@ -59,22 +59,22 @@ pub(super) fn host_processes(out: &mut ErrorList, spec: &Value, path: &FieldPath
     }
 }
 
-/// Checks GMSA credentials and `runAsUserName`.
+/// Checks GMSA credentials and `runAsUserName`, which are pointers upstream.
 pub(super) fn credentials(out: &mut ErrorList, v: &Value, at: &FieldPath) {
     if let Some(name) = v.get("gmsaCredentialSpecName").as_str() {
-        invalid_each(out, &at.child("gmsaCredentialSpecName"), name, dns1123_subdomain(name));
+        invalid_each_enum(out, &at.child("gmsaCredentialSpecName"), name, dns1123_subdomain(name));
     }
     if let Some(text) = v.get("gmsaCredentialSpec").as_str() {
         let at = at.child("gmsaCredentialSpec");
         if text.is_empty() {
-            out.push(FieldError::invalid(
+            out.push(FieldError::invalid_enum(
                 &at,
                 text,
                 "gmsaCredentialSpec cannot be an empty string",
             ));
         } else if text.len() > MAX_SPEC_LENGTH {
             let why = format!("gmsaCredentialSpec size must be under {} KiB", MAX_SPEC_LENGTH / 1024);
-            out.push(FieldError::invalid(&at, text, why));
+            out.push(FieldError::invalid_enum(&at, text, why));
         }
     }
     if let Some(name) = v.get("runAsUserName").as_str() {
@@ -89,17 +89,18 @@ fn is_domain(name: &str) -> bool {
     let net_bios = (1..=15).contains(&name.chars().count()) && !name.starts_with('.') && name.chars().all(plain);
     let label = |s: &str| {
         let edge = |c: Option<u8>| c.is_some_and(|c| c.is_ascii_alphanumeric());
-        edge(s.bytes().next()) && edge(s.bytes().last()) && s.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'-')
+        let plain = |c: u8| c.is_ascii_alphanumeric() || c == b'-';
+        s.len() <= 63 && edge(s.bytes().next()) && edge(s.bytes().last()) && s.bytes().all(plain)
     };
     net_bios || name.split('.').all(label)
 }
 
 fn user_name(out: &mut ErrorList, name: &str, at: &FieldPath) {
-    let mut wrong = |why: String| out.push(FieldError::invalid(at, name, why));
+    let mut wrong = |why: String| out.push(FieldError::invalid_enum(at, name, why));
     if name.is_empty() {
         return wrong("runAsUserName cannot be an empty string".to_owned());
     }
-    if name.chars().any(char::is_control) {
+    if name.bytes().any(|c| c.is_ascii_control()) {
         return wrong("runAsUserName cannot contain control characters".to_owned());
     }
     let parts: Vec<&str> = name.split('\\').collect();
@@ -171,5 +172,9 @@ mod tests {
         assert_eq!(of("NT AUTHORITY\\Network"), "[]");
         assert!(of("a\\b\\c").ends_with("cannot contain more than one backslash"));
         assert!(of("..").ends_with("cannot contain only periods or spaces"));
+        assert!(of("a&\u{1}").contains("Invalid value: \"a\\u0026\\u0001\": runAsUserName cannot contain control"));
+        assert_eq!(of("a\u{80}"), "[]");
+        assert_eq!(of(&format!("{}.b\\c", "a".repeat(63))), "[]");
+        assert!(of(&format!("{}.b\\c", "a".repeat(64))).ends_with("doesn't match the NetBios nor the DNS format"));
     }
 }

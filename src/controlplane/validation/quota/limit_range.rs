@@ -5,7 +5,7 @@ use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::quantity::Quantity;
 use crate::apimachinery::validation::qualified_name;
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{Seen, invalid_each};
+use crate::controlplane::fields::{Seen, duplicate_enum, invalid_each_enum};
 use crate::controlplane::validation::common::quantity;
 use crate::interrupt::checkpoint;
 
@@ -16,20 +16,23 @@ pub(crate) fn limit_range(v: &Value) -> ErrorList {
     for (i, item) in v.at(&["spec", "limits"]).items().iter().enumerate() {
         let at = path.index(i);
         let kind = item.str_at(&["type"]);
-        invalid_each(&mut out, &at.child("type"), kind, qualified_name(kind));
+        invalid_each_enum(&mut out, &at.child("type"), kind, qualified_name(kind));
         // Custom types must have a domain; nothing in the server enforces them.
         let standard = matches!(kind, "Pod" | "Container" | "PersistentVolumeClaim");
         if qualified_name(kind).is_empty() && !kind.contains('/') && !standard {
             let why = "must be a standard limit type or fully qualified";
-            out.push(FieldError::invalid(&at.child("type"), kind, why));
+            out.push(FieldError::invalid_enum(&at.child("type"), kind, why));
         }
         if !seen.insert(kind) {
-            out.push(FieldError::duplicate(&at.child("type"), kind));
+            out.push(duplicate_enum(&at.child("type"), kind));
         }
         limit(&mut out, item, kind, &at);
     }
     out
 }
+
+/// Values below this one fit 64 bits in thousandths (`MaxMilliValue` upstream).
+const MAX_MILLI: i64 = i64::MAX / 1000;
 
 const PARTS: [&str; 5] = ["max", "min", "default", "defaultRequest", "maxLimitRequestRatio"];
 
@@ -135,14 +138,22 @@ fn compare(out: &mut ErrorList, item: &Value, k: &str, kind: &str, at: &FieldPat
         }
     }
     if let Some((ratio, shown)) = get("maxLimitRequestRatio") {
-        if ratio.milli_value() < 1000 {
+        if ratio < Quantity::from_i64(1) {
             refuse("maxLimitRequestRatio", &shown, format!("ratio {ratio} is less than 1"));
         }
         if let (Some((max, _)), Some((min, _))) = (&max, &min) {
             // Floating point, as upstream: the ratio is printed with six decimals. A minimum of zero gives
             // infinity, which no ratio exceeds.
-            let most = max.milli_value() as f64 / min.milli_value() as f64;
-            if ratio.milli_value() as f64 / 1000.0 > most {
+            let (ratio_value, max, min) = match [ratio, *max, *min].iter().all(|q| q.value() < MAX_MILLI) {
+                true => (
+                    ratio.milli_value() as f64 / 1000.0,
+                    max.milli_value(),
+                    min.milli_value(),
+                ),
+                false => (ratio.value() as f64, max.value(), min.value()),
+            };
+            let most = max as f64 / min as f64;
+            if ratio_value > most {
                 let why = format!("ratio {ratio} is greater than max/min = {most:.6}");
                 refuse("maxLimitRequestRatio", &shown, why);
             }

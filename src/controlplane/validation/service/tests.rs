@@ -46,6 +46,9 @@ fn errors_match_the_recordings() {
         (json!({"ports": [{"port": 80}], "type": "NodePort", "clusterIP": "None"}), r#"spec.clusterIPs[0]: Invalid value: "None": may not be set to 'None' for NodePort services"#.into()),
         (json!({"ports": [{"port": 80}], "type": "NodePort", "externalTrafficPolicy": "X"}), r#"spec.externalTrafficPolicy: Unsupported value: "X": supported values: "Cluster", "Local""#.into()),
         (json!({"ports": [{"port": 80}], "externalTrafficPolicy": "Local"}), r#"spec.externalTrafficPolicy: Invalid value: "Local": may only be set for externally-accessible services"#.into()),
+        (json!({"ports": [{"port": 80}], "externalTrafficPolicy": "<"}), r#"spec.externalTrafficPolicy: Invalid value: "\u003c": may only be set for externally-accessible services"#.into()),
+        (json!({"ports": [{"port": 80}], "trafficDistribution": "<"}), r#"spec.trafficDistribution: Unsupported value: "<": supported values: "PreferClose", "PreferSameZone", "PreferSameNode""#.into()),
+        (json!({"ports": [{"port": 80}], "ipFamilies": ["<", "<"]}), r#"[spec.ipFamilies[0]: Unsupported value: "\u003c": supported values: "IPv4", "IPv6", spec.ipFamilies[1]: Unsupported value: "\u003c": supported values: "IPv4", "IPv6", spec.ipFamilies[1]: Duplicate value: "\u003c"]"#.into()),
         (json!({"ports": [{"port": 80}], "internalTrafficPolicy": "X"}), r#"spec.internalTrafficPolicy: Unsupported value: "X": supported values: "Cluster", "Local""#.into()),
         (json!({"ports": [{"port": 80}], "loadBalancerSourceRanges": ["1.2.3.4/8"]}), r#"[spec.LoadBalancerSourceRanges: Forbidden: may only be used when `type` is 'LoadBalancer', spec.LoadBalancerSourceRanges[0]: Invalid value: "1.2.3.4/8": must not have bits set beyond the prefix length]"#.into()),
     ];
@@ -69,4 +72,12 @@ fn cluster_ip_is_immutable() {
         r#"spec.clusterIPs[0]: Invalid value: ["None"]: may not change once set"#
     );
     assert!(service_update(&with("10.0.0.5"), &with("10.0.0.5")).is_empty());
+    // Also if the new type is unknown: only an ExternalName has no addresses.
+    let mut odd = with("10.0.0.99");
+    odd.set(&["spec", "type"], "X");
+    let errors = aggregate(&service_update(&odd, &with("10.0.0.5")));
+    assert!(
+        errors.contains("spec.clusterIPs[0]: Invalid value: [\"10.0.0.99\"]: may not change once set"),
+        "{errors}"
+    );
 }

@@ -97,7 +97,7 @@ pub(super) fn policies(out: &mut ErrorList, v: &Value, kind: &str, path: &FieldP
     if reachable {
         required_choice(out, spec, "externalTrafficPolicy", path, &["Cluster", "Local"]);
     } else if !external.is_empty() {
-        out.push(FieldError::invalid(
+        out.push(FieldError::invalid_enum(
             &at,
             external,
             "may only be set for externally-accessible services",
@@ -118,14 +118,14 @@ pub(super) fn policies(out: &mut ErrorList, v: &Value, kind: &str, path: &FieldP
     } else {
         optional_choice(out, spec, "internalTrafficPolicy", path, &["Cluster", "Local"]);
     }
-    optional_choice(
-        out,
-        spec,
-        "trafficDistribution",
-        path,
-        // In order of declaration, not sorted, as upstream.
-        &["PreferClose", "PreferSameZone", "PreferSameNode"],
-    );
+    // In order of declaration, not sorted, as upstream.
+    const DISTRIBUTIONS: &[&str] = &["PreferClose", "PreferSameZone", "PreferSameNode"];
+    if let Some(other) = spec.get("trafficDistribution").as_str()
+        && !DISTRIBUTIONS.contains(&other)
+    {
+        let at = path.child("trafficDistribution");
+        out.push(FieldError::not_supported_string(&at, other, DISTRIBUTIONS));
+    }
 }
 
 /// True if the Service needs a health check node port.

@@ -9,7 +9,7 @@ use crate::controlplane::fields::{IMMUTABLE, strings};
 /// Validates an update: first the rules for changes of addresses and families, then those of a new Service.
 pub(crate) fn service_update(new: &Value, old: &Value) -> ErrorList {
     let mut out = ErrorList::new();
-    let addressed = |v: &Value| matches!(v.str_at(&["spec", "type"]), "ClusterIP" | "NodePort" | "LoadBalancer");
+    let addressed = |v: &Value| v.str_at(&["spec", "type"]) != "ExternalName";
     // Changing to or from ExternalName frees or assigns addresses, so there is nothing to keep.
     if addressed(new) && addressed(old) {
         cluster_ips(&mut out, new, old);
@@ -21,7 +21,7 @@ pub(crate) fn service_update(new: &Value, old: &Value) -> ErrorList {
     if balanced(new) && balanced(old) {
         let class = |v: &Value| v.at(&["spec", "loadBalancerClass"]).clone();
         if class(new) != class(old) {
-            out.push(FieldError::invalid(
+            out.push(FieldError::invalid_enum(
                 &path.child("loadBalancerClass"),
                 class(new),
                 "may not change once set",
@@ -122,7 +122,7 @@ fn resized(
         out.push(FieldError::invalid(&at, shown.clone(), CHANGED));
     }
     if shrinks && now.len() == 1 && new.str_at(&["spec", "ipFamilyPolicy"]) != "SingleStack" {
-        out.push(FieldError::invalid(
+        out.push(FieldError::invalid_enum(
             &FieldPath::new("spec").child("ipFamilyPolicy"),
             new.at(&["spec", "ipFamilyPolicy"]).clone(),
             words.released,

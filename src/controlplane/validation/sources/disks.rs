@@ -37,6 +37,6 @@ pub(super) fn azure(out: &mut ErrorList, v: &Value, at: &FieldPath) {
         ),
     };
     if !uri.starts_with(start) {
-        out.push(FieldError::not_supported(&at.child("diskURI"), uri, &[form]));
+        out.push(FieldError::not_supported_string(&at.child("diskURI"), uri, &[form]));
     }
 }

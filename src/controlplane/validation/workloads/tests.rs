@@ -35,6 +35,11 @@ fn deployment_errors_match_the_recordings() {
          "spec.strategy: Unsupported value: {\"Type\":\"X\",\"RollingUpdate\":null}: supported values: \"Recreate\", \"RollingUpdate\"".into()),
         (vec![(&["strategy", "rollingUpdate"], json!({"maxSurge": 0, "maxUnavailable": 0}))],
          "spec.strategy.rollingUpdate.maxUnavailable: Invalid value: 0: may not be 0 when `maxSurge` is 0".into()),
+        // Text that is no percentage counts as zero.
+        (vec![(&["strategy", "rollingUpdate"], json!({"maxSurge": "a", "maxUnavailable": 0}))],
+         format!("[spec.strategy.rollingUpdate.maxSurge: Invalid value: \"a\": {}, \
+                  spec.strategy.rollingUpdate.maxUnavailable: Invalid value: 0: may not be 0 when `maxSurge` is 0]",
+                 crate::apimachinery::validation::net::percent("a")[0])),
         (vec![(&["minReadySeconds"], json!(700))],
          "spec.progressDeadlineSeconds: Invalid value: 600: must be greater than minReadySeconds".into()),
         (vec![(&["replicas"], json!(-1))], "spec.replicas: Invalid value: -1: must be greater than or equal to 0".into()),
@@ -74,6 +79,40 @@ fn daemon_set_errors_match_the_recordings() {
         )]),
         "spec.updateStrategy.rollingUpdate.maxUnavailable: Required value: cannot be 0 when maxSurge is 0"
     );
+}
+
+#[test]
+fn daemon_set_errors_have_upstreams_order() {
+    let fields = |rolling: Value| -> Vec<String> {
+        let changes: [(&[&str], Value); 2] = [
+            (&["updateStrategy", "rollingUpdate"], rolling),
+            (&["revisionHistoryLimit"], json!(-1)),
+        ];
+        let found = daemon_set(&with(defaults::daemon_set, &changes));
+        found
+            .iter()
+            .map(|e| e.field.rsplit('.').next().unwrap_or("").to_owned())
+            .collect()
+    };
+    // The strategy before the limit; the forms of both amounts before the limits of both; no surge in "http".
+    assert_eq!(
+        fields(json!({"maxUnavailable": "101%", "maxSurge": "http"})),
+        ["maxSurge", "maxUnavailable", "revisionHistoryLimit"]
+    );
+    assert_eq!(
+        fields(json!({"maxUnavailable": "1Gi", "maxSurge": "1Gi"})),
+        ["maxUnavailable", "maxSurge", "maxUnavailable", "revisionHistoryLimit"]
+    );
+}
+
+#[test]
+fn a_rollback_is_to_no_negative_revision() {
+    let mut v = with(defaults::deployment, &[(&["progressDeadlineSeconds"], json!(-1))]);
+    v.set(&["metadata", "annotations", ROLLBACK_TO], "-2");
+    let errors = aggregate(&deployment(&v));
+    let want =
+        "[spec.rollback.version: Invalid value: -2: must be greater than or equal to 0, spec.progressDeadlineSeconds: ";
+    assert!(errors.starts_with(want), "{errors}");
 }
 
 #[test]

@@ -39,13 +39,9 @@ pub(super) fn mark() -> Value {
 pub(super) fn item(negotiated: Negotiated, make: impl Fn(&Entry) -> (Value, Shape) + Send + 'static) -> Item {
     match (negotiated.media, negotiated.pretty) {
         (Media::Yaml, _) => Box::new(move |e, out| {
-            for (i, line) in yaml::to_vec(&make(e).0).split_inclusive(|b| *b == b'\n').enumerate() {
-                // Items are nested by two columns; empty lines within block scalars stay empty.
-                if i > 0 && line != b"\n" {
-                    out.extend_from_slice(b"  ");
-                }
-                out.extend_from_slice(line);
-            }
+            let item = yaml::to_item(&make(e).0);
+            // The dash belongs to what precedes the item.
+            out.extend_from_slice(item.strip_prefix("- ").unwrap_or(&item).as_bytes());
             // Newlines belong to the separator between items.
             out.pop_if(|b| *b == b'\n');
         }),

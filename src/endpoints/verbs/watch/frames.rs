@@ -124,7 +124,8 @@ impl Frames {
     /// True if encoding the item may block a reactor thread for too long.
     pub(crate) fn is_heavy(&self, item: &WatchItem) -> bool {
         let (entry, copied) = match item {
-            WatchItem::Change(t, event) => (&event.entry, *t == EventType::Deleted),
+            // An object that stops matching the selector is sent as it was, which may be much larger than it is.
+            WatchItem::Change(t, event) => (event.shown(*t), *t == EventType::Deleted),
             WatchItem::Initial(entry) => (entry, false),
             WatchItem::Bookmark { .. } | WatchItem::Failed(_) => return false,
         };

@@ -5,7 +5,7 @@ use crate::endpoints::tests::support::row;
 use crate::json;
 use crate::registry::strategy::Plain;
 use crate::storage::budget::WatchBounds;
-use crate::storage::{Budget, Draft, Revision};
+use crate::storage::{Budget, Draft, Event, EventType, Revision};
 
 /// A watch with these items, after which nothing happens.
 struct Items(VecDeque<WatchItem>);
@@ -85,4 +85,26 @@ fn the_longest_timeout_a_client_can_ask_for_is_bounded() {
     assert!(until(Some(i64::MAX.cast_unsigned())).is_some());
     assert_eq!(timeout(Some(7), minimum), Duration::from_secs(7));
     assert!((minimum..=minimum * 2).contains(&timeout(None, minimum)));
+}
+
+#[test]
+fn an_object_that_stops_matching_is_as_heavy_as_it_was() {
+    let entry = |size: usize, revision| {
+        let object: Value = json!({"metadata": {"name": "a"}, "data": {"text": ("x".repeat(size))}});
+        Arc::new(Draft::new(&object, Vec::new()).into_entry("a", Revision(revision)))
+    };
+    let resource = Arc::new(row("configmaps", "ConfigMap", "configmap", true, Arc::new(Plain)));
+    let frames = Frames::new(resource, Media::Cbor, Representation::Object, false, false);
+    let large = 1 << 20;
+    for (t, before, now, deleted, is_heavy) in [
+        (EventType::Deleted, large, 1, false, true),
+        (EventType::Deleted, 1, large, false, false),
+        (EventType::Deleted, 1, large, true, true),
+        (EventType::Modified, large, 1, false, false),
+        (EventType::Modified, 1, large, false, true),
+    ] {
+        let event = Event::new(entry(now, 2), Some(entry(before, 1)), deleted);
+        let item = WatchItem::Change(t, Arc::new(event));
+        assert_eq!(frames.is_heavy(&item), is_heavy, "{t:?} {before} {now} {deleted}");
+    }
 }

@@ -16,7 +16,6 @@ use std::sync::{Arc, OnceLock};
 const REPLICAS: [&str; 2] = ["spec", "replicas"];
 /// The replicas of an object without that field, while a patch is applied. If they are unchanged afterwards, the
 /// patch did not set them.
-/// did not set them.
 const UNSET: i64 = i32::MIN as i64;
 
 /// The error of a request for a Scale that the object cannot have.

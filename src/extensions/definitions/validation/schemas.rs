@@ -5,6 +5,7 @@ use super::ratchet::Options;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::value::Value;
 use crate::extensions::definitions::internal::Internal;
+use crate::extensions::definitions::printed;
 use crate::schema::definition;
 
 /// Keywords that the root may have although status is validated with a part of the schema: their Go names, in
@@ -114,16 +115,25 @@ fn root_keywords(out: &mut ErrorList, schema: &Value, at: &FieldPath) {
             "only \"object\" is allowed as the type at the root of the schema if the status subresource is enabled";
         return out.push(FieldError::invalid(&at.child("type"), ty, why));
     }
-    // Numbers count as set even if they are zero: in Go these keywords are pointers.
-    let unset = |v: &Value| v.is_empty_value() && v.as_f64().is_none();
-    let allowed = |(key, v): (&str, &Value)| {
-        // `additionalProperties` at its zero value is still a decision.
-        ROOT_KEYWORDS.iter().any(|(_, keyword)| *keyword == key) || unset(v) && key != "additionalProperties"
+    // In Go these and numbers are pointers, which count as set even to an empty value.
+    const POINTERS: [&str; 7] = [
+        "$ref",
+        "additionalItems",
+        "additionalProperties",
+        "default",
+        "not",
+        "x-kubernetes-list-type",
+        "x-kubernetes-map-type",
+    ];
+    let unset = |key: &str, v: &Value| match POINTERS.contains(&key) {
+        true => v.is_null(),
+        false => v.is_empty_value() && v.as_f64().is_none(),
     };
+    let allowed = |(key, v): (&str, &Value)| ROOT_KEYWORDS.iter().any(|(_, keyword)| *keyword == key) || unset(key, v);
     if schema.as_object().is_some_and(|m| !m.iter().all(allowed)) {
         let names = ROOT_KEYWORDS.map(|(name, _)| name).join(" ");
         let why =
             format!("only [{names}] fields are allowed at the root of the schema if the status subresource is enabled");
-        out.push(FieldError::invalid(at, schema.clone(), why));
+        out.push(FieldError::invalid_raw(at, printed::schema(schema), why));
     }
 }

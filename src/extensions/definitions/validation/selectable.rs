@@ -4,8 +4,10 @@ use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::value::Value;
 use crate::extensions::definitions::internal::Parts;
 use crate::interrupt::checkpoint;
-use crate::schema::definition::{ArrayNotation, resolve};
+use crate::schema::definition::{self, ArrayNotation, resolve};
 use std::collections::HashSet;
+
+static NULL: Value = Value::Null;
 
 /// Maximum number of selectable fields of a version.
 pub(super) const MAX: usize = 8;
@@ -32,7 +34,15 @@ fn fields(out: &mut ErrorList, parts: &Parts<'_>, has_schema: bool, missing: &st
     if !has_schema {
         return out.push(FieldError::invalid(&at, "", missing));
     }
-    let schema = parts.schema.get("openAPIV3Schema");
+    let schema = match definition::convertible(parts.schema.get("openAPIV3Schema")) {
+        Ok(schema) => schema,
+        // Reported here once more; the paths are resolved without a schema.
+        Err(why) => {
+            let at = path.child("schema.openAPIV3Schema");
+            out.push(FieldError::invalid(&at, "", why.to_string()));
+            &NULL
+        }
+    };
     let mut unique: HashSet<Vec<String>> = HashSet::new();
     for (i, field) in fields.iter().enumerate() {
         checkpoint();

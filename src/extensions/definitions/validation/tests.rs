@@ -1,5 +1,6 @@
 use super::*;
 use crate::apimachinery::field::aggregate;
+use crate::extensions::definitions::printed;
 use crate::json;
 
 fn crd() -> Value {
@@ -102,7 +103,7 @@ fn parts_of_versions_are_validated() {
         (
             json!({"deprecated": true, "deprecationWarning": "a\u{7}"}),
             vec![
-                "spec.versions[0].deprecationWarning: Invalid value: \"a\\a\": must only contain printable UTF-8 characters; non-printable character found at index 1",
+                "spec.versions[0].deprecationWarning: Invalid value: \"a\\u0007\": must only contain printable UTF-8 characters; non-printable character found at index 1",
             ],
         ),
         (
@@ -127,12 +128,6 @@ fn parts_of_versions_are_validated() {
             vec![
                 "spec.selectableFields[0].jsonPath: Invalid value: \".spec.nope\": is an invalid path: does not refer to a valid field",
                 "spec.selectableFields[1].jsonPath: Required value",
-            ],
-        ),
-        (
-            json!({"subresources": {"status": {}}, "schema": {"openAPIV3Schema": {"type": "object", "maxProperties": 3}}}),
-            vec![
-                "spec.validation.openAPIV3Schema: Invalid value: {\"maxProperties\":3,\"type\":\"object\"}: only [Description Type Format Title Maximum ExclusiveMaximum Minimum ExclusiveMinimum MaxLength MinLength Pattern MaxItems MinItems UniqueItems MultipleOf Required Items Properties ExternalDocs Example XPreserveUnknownFields XValidations] fields are allowed at the root of the schema if the status subresource is enabled",
             ],
         ),
         (
@@ -327,4 +322,102 @@ fn costly_schemas_are_refused() {
         errors(&version(members)),
         ["spec.validation.openAPIV3Schema: Forbidden: must not have as many schemas in allOf, anyOf, oneOf and not"]
     );
+}
+
+#[test]
+fn keywords_at_the_root_are_limited_if_there_is_a_status() {
+    for extra in [json!({"maxProperties": 3}), json!({"not": {}})] {
+        let mut schema = json!({"type": "object"});
+        for (key, value) in extra.as_object().into_iter().flat_map(|m| m.iter()) {
+            schema.set(&[key], value.clone());
+        }
+        let shown = printed::schema(&schema);
+        assert_eq!(
+            errors(&version(
+                json!({"subresources": {"status": {}}, "schema": {"openAPIV3Schema": (schema)}})
+            )),
+            [format!(
+                "spec.validation.openAPIV3Schema: Invalid value: {shown}: only [Description Type Format Title Maximum \
+                 ExclusiveMaximum Minimum ExclusiveMinimum MaxLength MinLength Pattern MaxItems MinItems UniqueItems \
+                 MultipleOf Required Items Properties ExternalDocs Example XPreserveUnknownFields XValidations] fields \
+                 are allowed at the root of the schema if the status subresource is enabled"
+            )]
+        );
+    }
+}
+
+#[test]
+fn selectable_fields_of_a_schema_that_cannot_be_converted_report_it() {
+    let members = json!({"schema": {"openAPIV3Schema": {"type": "object", "additionalItems": true}},
+        "selectableFields": [{"jsonPath": "x"}]});
+    let all = errors(&version(members));
+    let wanted = "spec.schema.openAPIV3Schema: Invalid value: \"\": OpenAPIV3Schema 'additionalItems' is not supported";
+    let at = all.iter().position(|e| e == wanted);
+    assert!(
+        at.is_some_and(
+            |at| all[at + 1].starts_with("spec.selectableFields[0].jsonPath: Invalid value: \"x\": is an invalid path")
+        ),
+        "{all:?}"
+    );
+}
+
+#[test]
+fn values_of_enumerations_are_printed_as_in_go() {
+    // The scope is compared as a string, and refused as one.
+    let scope = errors(&with(&["spec", "scope"], "a&b".into()));
+    assert_eq!(
+        scope,
+        ["spec.scope: Unsupported value: \"a&b\": supported values: \"Cluster\", \"Namespaced\""]
+    );
+    let mut old = crd();
+    old.set(
+        &["status", "conditions"],
+        json!([{"type": "Established", "status": "True"}]),
+    );
+    let mut new = old.clone();
+    new.set(&["spec", "scope"], "a&b");
+    let all = aggregate(&update(&new, &old));
+    assert!(
+        all.contains("spec.scope: Invalid value: \"a\\u0026b\": field is immutable"),
+        "{all}"
+    );
+}
+
+#[test]
+fn names_consist_of_plural_and_group() {
+    assert_eq!(name(&crd(), "widgets.example.com"), [""; 0]);
+    assert_eq!(name(&crd(), "widgets."), ["must be spec.names.plural+\".\"+spec.group"]);
+}
+
+#[test]
+fn the_first_version_of_a_name_decides_about_the_status_of_all() {
+    let of = |name: &str, members: Value| {
+        let mut version = json!({"name": (name), "served": true, "storage": false,
+            "schema": {"openAPIV3Schema": {"type": "object", "maxProperties": 3}}});
+        for (key, value) in members.as_object().into_iter().flat_map(|m| m.iter()) {
+            version.set(&[key], value.clone());
+        }
+        version
+    };
+    let status = json!({"subresources": {"status": {}}});
+    let other = json!({"schema": {"openAPIV3Schema": {"type": "object"}}});
+    let v = with(
+        &["spec", "versions"],
+        vec![
+            of("v1", status.clone()),
+            of("v1", json!({})),
+            of("v2", json!({})),
+            of("v2", status),
+            of("v3", other),
+        ]
+        .into(),
+    );
+    let all = errors(&v);
+    let limited: Vec<bool> = (0..5)
+        .map(|i| {
+            all.iter()
+                .any(|e| e.starts_with(&format!("spec.versions[{i}].schema.openAPIV3Schema: Invalid")))
+        })
+        .collect();
+    assert_eq!(limited, [true, true, false, false, false], "{all:?}");
 }

@@ -7,12 +7,13 @@ use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::value::Value;
 use crate::extensions::definitions::internal::Internal;
 use crate::interrupt::checkpoint;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 /// Validates each version, and the rules that span versions.
 pub(super) fn each(out: &mut ErrorList, internal: &Internal<'_>, options: &Options, path: &FieldPath) {
     let at = path.child("versions");
-    let mut names: HashSet<&str> = HashSet::new();
+    // Whether the first version of each name has a status: as upstream, that counts for others of the name, too.
+    let mut names: HashMap<&str, bool> = HashMap::new();
     // Collected over all versions and reported once, behind the errors of the single versions.
     let (mut unique, mut stored) = (true, 0);
     for (i, version) in internal.versions.iter().enumerate() {
@@ -20,11 +21,11 @@ pub(super) fn each(out: &mut ErrorList, internal: &Internal<'_>, options: &Optio
         let at = at.index(i);
         let name = version.sent.str_at(&["name"]);
         stored += usize::from(version.sent.get("storage").as_bool() == Some(true));
-        unique &= names.insert(name);
+        unique &= !names.contains_key(name);
         invalid(out, name, &at.child("name"));
         deprecation(out, version.sent, &at.child("deprecationWarning"));
         let own = &version.own;
-        let status = internal.has_status(version);
+        let status = *names.entry(name).or_insert_with(|| internal.has_status(version));
         let schema_options = options.of_schema(name);
         // Structural rules depend on whether this version's schema changed.
         schemas::schema(out, own.open_api_schema(), status, &schema_options, &at.child("schema"));
@@ -53,7 +54,8 @@ fn deprecation(out: &mut ErrorList, version: &Value, at: &FieldPath) {
         return;
     };
     // At most one of the first error, and any of the others.
-    let mut wrong = |why: &str| out.push(FieldError::invalid(at, warning, why));
+    // A pointer in Go, so it is printed as JSON.
+    let mut wrong = |why: &str| out.push(FieldError::invalid_enum(at, warning, why));
     if version.get("deprecated").as_bool() != Some(true) {
         return wrong("can only be set for deprecated versions");
     }

@@ -16,6 +16,8 @@ use time::OffsetDateTime;
 
 /// Maximum length of a recorded user agent, in bytes.
 const MAX_USER_AGENT: usize = 1024;
+/// Maximum number of forwarding addresses that are looked at: clients choose how many there are.
+const MAX_FORWARDED: usize = 64;
 /// Requests slower than this are annotated with their latency.
 const SLOW: Duration = Duration::from_millis(500);
 
@@ -67,7 +69,7 @@ fn user_agent(headers: &HeaderMap) -> String {
 /// `k8s.io/apimachinery/pkg/util/net/http.go`).
 fn source_ips(headers: &HeaderMap, peer: Option<IpAddr>) -> Vec<IpAddr> {
     let said = |name: &str| headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or("");
-    let forwarded = said("x-forwarded-for").split(',');
+    let forwarded = said("x-forwarded-for").split(',').take(MAX_FORWARDED);
     let mut ips: Vec<IpAddr> = forwarded.filter_map(|ip| ip.trim().parse().ok()).collect();
     if let Ok(real) = said("x-real-ip").parse::<IpAddr>()
         && !ips.contains(&real)
@@ -197,6 +199,7 @@ impl Record {
                 ..ResponseStatus::default()
             };
         }
+        // As upstream, even if nothing was sent before the client left.
         ResponseStatus {
             code: 200,
             status: "Success".to_owned(),
@@ -247,6 +250,13 @@ mod tests {
     fn headers(list: &[(&'static str, &str)]) -> HeaderMap {
         let pair = |(k, v): &(&'static str, &str)| (http::HeaderName::from_static(k), v.parse().unwrap());
         list.iter().map(pair).collect()
+    }
+
+    #[test]
+    fn source_ips_are_limited() {
+        let many = "1.1.1.1,".repeat(100_000);
+        let ips = source_ips(&headers(&[("x-forwarded-for", &many)]), None);
+        assert_eq!(ips.len(), MAX_FORWARDED);
     }
 
     #[test]

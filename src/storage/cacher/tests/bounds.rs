@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::storage::budget::HistoryLimits;
+use crate::storage::cacher::history::TRIMMED_AT_ONCE;
 use crate::storage::encoding_cache::EncodingKey;
 
 const UNLIMITED: HistoryLimits = HistoryLimits {
@@ -129,6 +130,34 @@ fn a_burst_of_large_events_is_not_kept_for_the_whole_window() {
     );
     history.trim(now + bounds.window, UNLIMITED);
     assert_eq!(history.stats().0, resting, "those are kept for the window");
+}
+
+#[test]
+fn a_burst_is_discarded_in_steps_and_freed_by_the_caller() {
+    const STEPS: usize = 3;
+    let bounds = Bounds {
+        min_events: 0,
+        ..Bounds::default()
+    };
+    let mut feed = Feed::new(bounds);
+    let now = Instant::now();
+    let mut history = History::new(bounds, Revision(1), vec![], now);
+    let state = Snapshot::new(vec![], Revision(1));
+    let events: Vec<_> = (0..STEPS * TRIMMED_AT_ONCE)
+        .map(|_| feed.event(None, "ns/a", false))
+        .collect();
+    events.iter().for_each(|event| history.push(now, event.clone(), &state));
+    let later = now + Duration::from_secs(3600);
+    assert!(history.drop_frames(later), "there are more");
+    for step in 1..=STEPS {
+        let discarded = history.trim(later, UNLIMITED);
+        assert_eq!(history.stats().0, (STEPS - step) * TRIMMED_AT_ONCE);
+        assert_eq!(discarded.more, step < STEPS);
+        let held = |events: &[Arc<Event>]| events.iter().filter(|e| Arc::strong_count(e) > 1).count();
+        assert_eq!(held(&events), (STEPS - step + 1) * TRIMMED_AT_ONCE);
+        drop(discarded);
+        assert_eq!(held(&events), (STEPS - step) * TRIMMED_AT_ONCE);
+    }
 }
 
 #[test]

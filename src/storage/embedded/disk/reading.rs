@@ -4,7 +4,7 @@ use super::Disk;
 use crate::storage::embedded::OpenError;
 use crate::storage::embedded::format::{checksum, expiry_sum};
 use bytes::Bytes;
-use rusqlite::{Connection, OpenFlags, OptionalExtension};
+use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -129,6 +129,17 @@ impl Disk {
             events,
             marks,
         })
+    }
+
+    /// Reads the value of an object, by its full key and its revision.
+    ///
+    /// # Errors
+    /// Any SQLite error; also if there is no such value.
+    pub(crate) fn value(&self, key: &str, revision: u64) -> rusqlite::Result<Bytes> {
+        self.db
+            .prepare_cached("SELECT value FROM log WHERE revision = ?1 AND key = ?2")?
+            .query_row(params![revision.cast_signed(), key], |row| row.get::<_, Vec<u8>>(0))
+            .map(Bytes::from)
     }
 
     fn verified(

@@ -73,13 +73,29 @@ fn struct_ownership_survives_when_another_manager_empties_it() {
     let full = applied(None, json!({"spec": {"x": 1}}), "a", false).unwrap().object;
     let both = applied(Some(&full), json!({"spec": {}}), "b", false).unwrap().object;
     let emptied = applied(Some(&both), json!({}), "a", false).unwrap().object;
-    assert!(emptied.get("spec").is_null());
+    // Not null, which the schema of a custom resource may not allow.
+    assert_eq!(emptied.get("spec"), &Value::object());
     let owners = emptied.at(&["metadata", "managedFields"]).items();
     let owners: Vec<_> = owners
         .iter()
         .map(|m| (m.str_at(&["manager"]), m.get("fieldsV1").clone()))
         .collect();
     assert_eq!(owners, [("b", json!({"f:spec": {}}))]);
+}
+
+#[test]
+fn emptied_values_stay_if_owned_and_vanish_otherwise() {
+    let full = json!({"spec": {"x": 1, "items": [{"name": "i", "v": 1}]}});
+    let first = applied(None, full, "a", false).unwrap().object;
+    let second = json!({"spec": {"items": [{"name": "i"}]}});
+    let fewer = applied(Some(&first), second, "a", false).unwrap().object;
+    assert_eq!(fewer.get("spec"), &json!({"items": [{"name": "i"}]}));
+    // An empty keyed list has no owner, so that the struct around it has none either.
+    let empty = applied(Some(&fewer), json!({"spec": {"items": []}}), "a", false).unwrap();
+    assert!(empty.object.get("spec").is_null());
+    let other = json!({"spec": {"x": 1, "items": []}});
+    let other = applied(Some(&fewer), other, "a", false).unwrap();
+    assert_eq!(other.object.get("spec"), &json!({"x": 1}));
 }
 
 #[test]
@@ -219,6 +235,14 @@ fn nonconforming_configuration_is_a_500_without_reason() {
     assert_eq!(
         e.message,
         "failed to create typed patch object (/d; /v1, Kind=T): errors:\n  .spec.items: duplicate entries for key [name=\"a\"]\n  .spec.items: element 2: associative list with keys has an element that omits all key fields [\"name\"] (and doesn't have default values for any key fields)\n  .spec.set: element 0: associative list without keys has an element that's an explicit null"
+    );
+    // The first item without identity ends the check of its list.
+    let config = json!({"spec": {"items": [{"x": 1}, {"x": 2}, {"name": 1}]}});
+    let e = applied(None, config, "m", false).unwrap_err();
+    assert!(
+        e.message.contains("): .spec.items: element 0: ") && !e.message.contains("element 1"),
+        "{}",
+        e.message
     );
     // The first undeclared member ends the check of its object.
     let config = json!({"spec": {"bogus": 1, "more": 2, "set": [null]}});

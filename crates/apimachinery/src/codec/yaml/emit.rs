@@ -2,7 +2,7 @@
 //!
 //! Start at [`to_string`].
 
-use super::resolve::{Plain, is_base60, is_timestamp, resolve};
+use super::scalar;
 use crate::codec::json::{self, DEEPEST_INDENT};
 use crate::interrupt::pause;
 use crate::value::Value;
@@ -15,10 +15,19 @@ pub fn to_string(v: &Value) -> String {
         Value::Object(m) if !m.is_empty() => block(v, 0, false, &mut out),
         Value::Array(a) if !a.is_empty() => block(v, 0, false, &mut out),
         scalar => {
-            inline(scalar, 0, &mut out);
+            inline(scalar, 2, &mut out);
             out.push('\n');
         }
     }
+    out
+}
+
+/// Encodes an element of a list that is a member of the document, behind its `- ` and with a final newline.
+/// Where long lines are broken depends on the nesting.
+pub fn to_item(v: &Value) -> String {
+    let mut out = String::with_capacity(1024);
+    out.push_str("- ");
+    element(v, 0, &mut out);
     out
 }
 
@@ -46,14 +55,14 @@ fn block(v: &Value, indent: usize, begun: bool, out: &mut String) {
                 if !std::mem::take(&mut begun) {
                     pad(indent, out);
                 }
-                // YAML limits implicit keys in length; goyaml writes long ones as explicit keys.
-                if k.len() > 128 {
+                let is_explicit = scalar::is_explicit_key(k);
+                if is_explicit {
                     out.push_str("? ");
-                    folded(k, None, out);
+                    scalar::value(k, indent + 2, out);
                     out.push('\n');
                     pad(indent, out);
                 } else {
-                    folded(k, None, out);
+                    scalar::key(k, out);
                 }
                 out.push(':');
                 match v {
@@ -63,10 +72,9 @@ fn block(v: &Value, indent: usize, begun: bool, out: &mut String) {
                         out.push_str(&json::to_string(v));
                         out.push('\n');
                     }
-                    Value::Object(m) if !m.is_empty() => {
-                        out.push('\n');
-                        block(v, indent + 2, false, out);
-                    }
+                    Value::Object(m) if !m.is_empty() => member(v, indent + 2, is_explicit, out),
+                    // Behind an explicit key, a list begins on its line, and so has to be indented.
+                    Value::Array(a) if !a.is_empty() && is_explicit => member(v, indent + 2, true, out),
                     Value::Array(a) if !a.is_empty() => {
                         out.push('\n');
                         // Like upstream, a list is not indented relative to its key.
@@ -86,22 +94,33 @@ fn block(v: &Value, indent: usize, begun: bool, out: &mut String) {
                     pad(indent, out);
                 }
                 out.push_str("- ");
-                match v {
-                    Value::Object(_) | Value::Array(_) if is_deep(indent) => {
-                        out.push_str(&json::to_string(v));
-                        out.push('\n');
-                    }
-                    Value::Object(m) if !m.is_empty() => block(v, indent + 2, true, out),
-                    Value::Array(a) if !a.is_empty() => block(v, indent + 2, true, out),
-                    scalar => {
-                        inline(scalar, indent + 2, out);
-                        out.push('\n');
-                    }
-                }
+                element(v, indent, out);
             }
         }
         _ => {}
     }
+}
+
+/// Writes an element of a list, behind its `- `.
+fn element(v: &Value, indent: usize, out: &mut String) {
+    match v {
+        Value::Object(_) | Value::Array(_) if is_deep(indent) => {
+            out.push_str(&json::to_string(v));
+            out.push('\n');
+        }
+        Value::Object(m) if !m.is_empty() => block(v, indent + 2, true, out),
+        Value::Array(a) if !a.is_empty() => block(v, indent + 2, true, out),
+        scalar => {
+            inline(scalar, indent + 2, out);
+            out.push('\n');
+        }
+    }
+}
+
+/// Writes a container behind a key, on the line of the key if that is explicit.
+fn member(v: &Value, indent: usize, is_explicit: bool, out: &mut String) {
+    out.push(if is_explicit { ' ' } else { '\n' });
+    block(v, indent, is_explicit, out);
 }
 
 /// Writes a scalar or an empty container. `indent` applies to the lines of a block scalar.
@@ -110,131 +129,21 @@ fn inline(v: &Value, indent: usize, out: &mut String) {
         Value::Null => out.push_str("null"),
         Value::Bool(b) => out.push_str(if *b { "true" } else { "false" }),
         Value::Int(i) => out.push_str(&i.to_string()),
-        Value::Float(_) => out.push_str(&crate::patch::go_print(v)),
-        // The content of a block scalar must be indented, also at the top level.
-        Value::String(s) if fits_block(s) => text_block(s, indent.max(2), out),
-        Value::String(s) => folded(s, Some(indent), out),
+        Value::Float(_) => float(v, out),
+        Value::String(s) => scalar::value(s, indent, out),
         Value::Array(_) => out.push_str("[]"),
         Value::Object(_) => out.push_str("{}"),
     }
 }
 
-/// Characters allowed outside double quotes. Like upstream's writer, four-byte characters are escaped.
-fn is_printable(c: char) -> bool {
-    matches!(c, ' '..='~' | '\u{a0}'..='\u{2027}' | '\u{202a}'..='\u{d7ff}' | '\u{e000}'..='\u{fefe}' | '\u{ff00}'..='\u{fffd}')
-}
-
-fn fits_block(s: &str) -> bool {
-    // A leading space would need an indentation indicator, and goyaml quotes such strings instead.
-    s.contains('\n')
-        && !s.starts_with([' ', '\n'])
-        && s.chars().all(|c| c == '\n' || is_printable(c))
-        && s.split('\n').all(|line| !line.ends_with(' '))
-}
-
-fn text_block(s: &str, indent: usize, out: &mut String) {
-    let body = s.trim_end_matches('\n');
-    // The chomping indicator preserves the number of final newlines.
-    out.push_str(match s.len() - body.len() {
-        0 => "|-",
-        1 => "|",
-        _ => "|+",
-    });
-    let lines = s.strip_suffix('\n').unwrap_or(s);
-    for line in lines.split('\n') {
-        out.push('\n');
-        if !line.is_empty() {
-            pad(indent, out);
-            out.push_str(line);
-        }
-    }
-}
-
-/// Writes a string with the least quoting its content allows. With an indent, lines are broken at the first
-/// single space behind the column of [`WIDTH`], like upstream's.
-fn folded(s: &str, indent: Option<usize>, out: &mut String) {
-    // Double quotes for strings that would read back as another type, and for special characters.
-    // The last two are the merge key and YAML 1.1's value key, which plain scalars would be taken for.
-    let other_type = resolve(s) != Plain::String || is_base60(s) || is_timestamp(s) || s == "<<" || s == "=";
-    // Without spaces there is nowhere to break, and the column, which costs a scan, is not needed.
-    let indent = indent.filter(|_| s.contains(' '));
-    let mut line = Line {
-        column: indent.map_or(0, |_| column(out)),
-        indent,
-        after_space: false,
-    };
-    if other_type || !s.chars().all(is_printable) {
-        // The opening quote takes a column.
-        line.column += 1;
-        double_quoted(s, &mut line, out);
-    } else if fits_plain(s) {
-        line.text(s, false, out);
-    } else {
-        out.push('\'');
-        line.column += 1;
-        line.text(s, true, out);
-        out.push('\'');
-    }
-}
-
-/// Lines are broken behind this column.
-const WIDTH: usize = 80;
-
-/// The column at the end of the text.
-fn column(out: &str) -> usize {
-    let line = out.rfind('\n').map_or(out, |at| &out[at + 1..]);
-    line.chars().count()
-}
-
-/// The line that a scalar is written to.
-struct Line {
-    column: usize,
-    /// The indent of further lines; without one, the scalar stays on its line.
-    indent: Option<usize>,
-    after_space: bool,
-}
-
-impl Line {
-    /// Whether a space, which is not the first character, is to become a break.
-    fn breaks(&self) -> Option<usize> {
-        self.indent.filter(|_| !self.after_space && self.column > WIDTH)
-    }
-
-    fn next_line(&mut self, indent: usize, out: &mut String) {
-        out.push('\n');
-        pad(indent, out);
-        self.column = indent;
-    }
-
-    fn push(&mut self, c: char, out: &mut String) {
-        out.push(c);
-        self.column += 1;
-    }
-
-    /// Writes a plain scalar, or what is between single quotes.
-    fn text(&mut self, s: &str, quoted: bool, out: &mut String) {
-        if self.indent.is_none() {
-            return match quoted {
-                true => out.push_str(&s.replace('\'', "''")),
-                false => out.push_str(s),
-            };
-        }
-        let mut chars = s.chars().peekable();
-        let mut is_first = true;
-        while let Some(c) = chars.next() {
-            match self.breaks() {
-                // A line is broken at a single space only: the parser folds a break into exactly one.
-                Some(indent) if c == ' ' && !is_first && chars.peek().is_some_and(|next| *next != ' ') => {
-                    self.next_line(indent, out);
-                }
-                _ => self.push(c, out),
-            }
-            if c == '\'' && quoted {
-                self.push(c, out);
-            }
-            self.after_space = c == ' ';
-            is_first = false;
-        }
+/// Upstream makes YAML of JSON, where a float may have been written like an integer.
+fn float(v: &Value, out: &mut String) {
+    let text = json::to_string(v);
+    match text.parse::<i64>() {
+        // Anew, because of the sign of zero.
+        Ok(n) => out.push_str(&n.to_string()),
+        Err(_) if text.parse::<u64>().is_ok() => out.push_str(&text),
+        Err(_) => out.push_str(&crate::patch::go_print(v)),
     }
 }
 
@@ -296,56 +205,6 @@ fn precedes(a: &str, b: &str) -> bool {
     if m == n { x < y } else { m < n }
 }
 
-fn fits_plain(s: &str) -> bool {
-    let mut chars = s.chars();
-    let (first, second) = (chars.next(), chars.next());
-    let first_ok = match first {
-        None | Some(' ') => false,
-        Some('-' | '?' | ':') => second.is_some_and(|c| c != ' '),
-        Some(',' | '[' | ']' | '{' | '}' | '#' | '&' | '*' | '!' | '|' | '>' | '\'' | '"' | '%' | '@' | '`') => false,
-        Some(_) => true,
-    };
-    first_ok
-        && !s.starts_with("---")
-        && !s.starts_with("...")
-        && !s.ends_with([' ', ':'])
-        && !s.contains(": ")
-        && !s.contains(" #")
-}
-
-fn double_quoted(s: &str, line: &mut Line, out: &mut String) {
-    out.push('"');
-    let mut escaped = String::new();
-    for (i, c) in s.char_indices() {
-        let inner = i > 0 && i + 1 < s.len();
-        if let Some(indent) = line.breaks().filter(|_| c == ' ' && inner) {
-            line.next_line(indent, out);
-            // A break swallows spaces that follow it; the backslash marks the first one as content.
-            if s[i + 1..].starts_with(' ') {
-                line.push('\\', out);
-            }
-            line.after_space = true;
-            continue;
-        }
-        escaped.clear();
-        match c {
-            '"' => escaped.push_str("\\\""),
-            '\\' => escaped.push_str("\\\\"),
-            '\n' => escaped.push_str("\\n"),
-            '\r' => escaped.push_str("\\r"),
-            '\t' => escaped.push_str("\\t"),
-            c if is_printable(c) => escaped.push(c),
-            c if u32::from(c) < 0x100 => escaped.push_str(&format!("\\x{:02X}", u32::from(c))),
-            c if u32::from(c) < 0x10000 => escaped.push_str(&format!("\\u{:04X}", u32::from(c))),
-            c => escaped.push_str(&format!("\\U{:08X}", u32::from(c))),
-        }
-        out.push_str(&escaped);
-        line.column += escaped.chars().count();
-        line.after_space = c == ' ';
-    }
-    out.push('"');
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -373,6 +232,34 @@ mod tests {
         }
         let listed = to_string(&json!({"l": [{"k": format!("{long} b")}]}));
         assert_eq!(listed, format!("l:\n- k: {long}\n    b\n"));
+    }
+
+    #[test]
+    fn long_keys_and_keys_with_breaks_are_explicit_like_upstreams() {
+        let long = "a".repeat(129);
+        let mut object = json!({"d": 1});
+        object.set(&[&long], json!({"x": 1, "z": [1, {"a": 2}]}));
+        let listed = to_string(&object).replace(&long, "LONG");
+        assert_eq!(listed, "? LONG\n: x: 1\n  z:\n  - 1\n  - a: 2\nd: 1\n");
+        let mut inner = json!({});
+        inner.set(&[&long], json!(["x", {"b": 1}]));
+        let nested = to_string(&json!({"r": inner})).replace(&long, "LONG");
+        assert_eq!(nested, "r:\n  ? LONG\n  : - x\n    - b: 1\n");
+        assert_eq!(to_string(&json!({"a\nb": "c", "d": 1})), "? |-\n  a\n  b\n: c\nd: 1\n");
+    }
+
+    #[test]
+    fn floats_are_written_as_they_are_in_json() {
+        for (float, want) in [
+            (1e7, "10000000"),
+            (1e19, "10000000000000000000"),
+            (1e20, "1e+20"),
+            (-0.0, "0"),
+            (1.5e-7, "1.5e-07"),
+            (1_234_567.5, "1.2345675e+06"),
+        ] {
+            assert_eq!(to_string(&Value::Float(float)), format!("{want}\n"));
+        }
     }
 
     #[test]

@@ -108,7 +108,7 @@ fn access((container, key): Position<'_>, inserting: bool) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::JsonPatch;
+    use super::super::{Decoding, JsonPatch};
     use crate::codec::json;
     use crate::json;
 
@@ -151,7 +151,7 @@ mod tests {
             ),
             (json!({"op": "none", "path": "/a"}), "Unexpected kind: none"),
         ] {
-            let patch = JsonPatch::decode(&json::to_vec(&json!([op.clone()])), true).unwrap();
+            let patch = JsonPatch::decode(&json::to_vec(&json!([op.clone()])), Decoding::Strict).unwrap();
             let failed = patch.apply_explained(doc.clone()).unwrap_err();
             assert_eq!(failed.text, text, "{op:?}");
         }

@@ -3,7 +3,10 @@ use crate::json;
 use proptest::prelude::*;
 
 fn patch(doc: Value, ops: Value) -> Option<Value> {
-    JsonPatch::decode(&json::to_vec(&ops), true).unwrap().apply(doc).ok()
+    JsonPatch::decode(&json::to_vec(&ops), Decoding::Strict)
+        .unwrap()
+        .apply(doc)
+        .ok()
 }
 
 #[test]
@@ -95,7 +98,7 @@ fn moved_bytes_are_limited() {
 fn oversized_and_malformed_patches_are_rejected() {
     let op = json!({"op": "add", "path": "/x", "value": "1"});
     let body = json::to_vec(&Value::Array(vec![op; MAX_OPERATIONS + 1]));
-    let e = JsonPatch::decode(&body, true).unwrap_err();
+    let e = JsonPatch::decode(&body, Decoding::Strict).unwrap_err();
     assert_eq!(
         (e.code, e.message.as_str()),
         (
@@ -103,25 +106,27 @@ fn oversized_and_malformed_patches_are_rejected() {
             "Request entity too large: The allowed maximum operations in a JSON patch is 10000, got 10001"
         )
     );
-    let e = JsonPatch::decode(b"[", true).unwrap_err();
+    let e = JsonPatch::decode(b"[", Decoding::Strict).unwrap_err();
     assert_eq!(
         (e.code, e.message.as_str()),
         (400, "error decoding patch: unexpected end of JSON input")
     );
     assert_eq!(
-        JsonPatch::decode(b"{}", false).unwrap_err().message,
+        JsonPatch::decode(b"{}", Decoding::Lenient).unwrap_err().message,
         "json: cannot unmarshal object into Go value of type jsonpatch.Patch"
     );
     let odd = br#"[{"op":"add","path":1}]"#;
     assert_eq!(
-        JsonPatch::decode(odd, true).unwrap_err().message,
+        JsonPatch::decode(odd, Decoding::Strict).unwrap_err().message,
         "error decoding patch: json: cannot unmarshal number into Go struct field jsonPatchOp.path of type string"
     );
     // Without strict validation it is decoded, and does not apply.
-    let patch = JsonPatch::decode(odd, false).unwrap();
+    let patch = JsonPatch::decode(odd, Decoding::Lenient).unwrap();
     assert_eq!(patch.apply(json!({})).unwrap_err().code, 422);
     assert_eq!(
-        JsonPatch::decode(br#"[{"op":"test","x":1}]"#, true).unwrap().findings,
+        JsonPatch::decode(br#"[{"op":"test","x":1}]"#, Decoding::Strict)
+            .unwrap()
+            .findings,
         [r#"json patch unknown field "[0].x""#]
     );
 }

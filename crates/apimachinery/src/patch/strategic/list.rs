@@ -12,10 +12,10 @@ use std::collections::HashMap;
 /// Maps items to positions by merge key (or value), to keep merging linear. Of equal items the first is
 /// found.
 #[derive(Default)]
-struct Index(HashMap<Vec<u8>, usize>);
+pub(super) struct Index(HashMap<Vec<u8>, usize>);
 
 impl Index {
-    fn of(items: &[Value], key: Option<&str>) -> Self {
+    pub(super) fn of(items: &[Value], key: Option<&str>) -> Self {
         let mut index = Self::default();
         for (i, item) in items.iter().enumerate() {
             index.add(item, key, i);
@@ -25,7 +25,7 @@ impl Index {
 
     /// Returns the lookup token of an item; `None` for an object without the key. Integers and floats of the
     /// same text differ.
-    fn token(item: &Value, key: Option<&str>) -> Option<Vec<u8>> {
+    pub(super) fn token(item: &Value, key: Option<&str>) -> Option<Vec<u8>> {
         let v = match key {
             None => item,
             Some(k) => item.as_object()?.get(k)?,
@@ -43,7 +43,7 @@ impl Index {
         }
     }
 
-    fn find(&self, item: &Value, key: Option<&str>) -> Option<usize> {
+    pub(super) fn find(&self, item: &Value, key: Option<&str>) -> Option<usize> {
         self.0.get(&Self::token(item, key)?).copied()
     }
 }

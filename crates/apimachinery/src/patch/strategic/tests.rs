@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 /// A toy schema: a field name has the same meaning everywhere.
 #[derive(Clone, Copy, Debug)]
-struct Toy;
+pub(super) struct Toy;
 
 impl PatchSchema for Toy {
     fn field(self, name: &str) -> Option<FieldPatch<Self>> {
@@ -189,6 +189,11 @@ fn errors_match_upstream() {
         ),
         (
             json!({"$setElementOrder/containers": null}),
+            500,
+            "expected a []interface {}, but received a %!s(<nil>)",
+        ),
+        (
+            json!({"$setElementOrder/containers": [{"name": "a"}], "containers": null}),
             500,
             "expected a []interface {}, but received a %!s(<nil>)",
         ),

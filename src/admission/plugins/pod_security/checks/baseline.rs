@@ -11,6 +11,7 @@ const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
 const SECCOMP_POD: &str = "seccomp.security.alpha.kubernetes.io/pod";
 const SECCOMP_CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/";
 
+/// What container runtimes grant by default, without `NET_RAW`.
 const CAPABILITIES: [&str; 13] = [
     "AUDIT_WRITE",
     "CHOWN",
@@ -208,10 +209,12 @@ pub(super) fn proc_mount(pod: Pod<'_>) -> Option<Violation> {
 }
 
 pub(super) fn proc_mount_of_host_users(pod: Pod<'_>) -> Option<Violation> {
+    // In a user namespace of its own, the pod's root has no rights over the host's `/proc`.
     if pod.has_own_users() { None } else { proc_mount(pod) }
 }
 
 pub(super) fn selinux_1_0(pod: Pod<'_>) -> Option<Violation> {
+    // Without a type, the runtime chooses a confined one.
     selinux(pod, &["", "container_t", "container_init_t", "container_kvm_t"])
 }
 

@@ -25,6 +25,10 @@ fn binding_errors_match_the_recordings() {
         "spec.validationActions[1]: Duplicate value: \"Deny\""
     );
     assert!(
+        errors(json!({"validationActions": ["a&b", "a&b"]}))
+            .contains("validationActions[1]: Duplicate value: \"a\\u0026b\"")
+    );
+    assert!(
         errors(json!({"validationActions": ["Deny", "Warn"]}))
             .starts_with("spec.validationActions: Invalid value: [\"Deny\",\"Warn\"]: must not contain both")
     );
@@ -133,4 +137,73 @@ fn unchanged_match_conditions_are_not_checked_again() {
     new.unset(&["spec", "paramKind"]);
     assert!(checked(&new, Some(&old)) && checked(&new, None));
     assert!(!checked(&new, Some(&new)));
+}
+
+#[test]
+fn expressions_that_upstream_does_not_compile_are_not_reported() {
+    let bad = json!({"expression": "::1"});
+    let mut v = json!({"metadata": {"name": "x"}, "spec": {"reinvocationPolicy": "Never",
+        "matchConstraints": {"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}]},
+        "mutations": [{"patchType": "X"}, {}]}});
+    for mutation in v.at_mut(&["spec", "mutations"]).and_then(Value::as_array_mut).unwrap() {
+        mutation.set(&["applyConfiguration"], bad.clone());
+    }
+    assert_eq!(
+        aggregate(&policy(&v, None, true)),
+        "[spec.mutations[0].patchType: Unsupported value: \"X\": supported values: \"ApplyConfiguration\", \"JSONPatch\", \
+         spec.mutations[1].patchType: Required value]"
+    );
+    let long = format!("'{}' + 1", "a".repeat(5200));
+    let mut v = json!({"metadata": {"name": "x"}, "spec": {
+        "matchConstraints": {"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}]}}});
+    v.set(
+        &["spec", "auditAnnotations"],
+        json!([{"key": "a", "valueExpression": (long)}, {"key": "b", "valueExpression": "1"}]),
+    );
+    let found = policy(&v, None, false);
+    let fields: Vec<_> = found.iter().map(|e| e.field.as_str()).collect();
+    assert_eq!(
+        fields,
+        [
+            "spec.auditAnnotations[0].valueExpression",
+            "spec.auditAnnotations[1].valueExpression"
+        ]
+    );
+    assert_eq!(found[0].detail, "must not exceed 5120 bytes in length");
+}
+
+#[test]
+fn names_of_variables_are_identifiers_and_no_keywords() {
+    let of = |name: &str| {
+        let v = json!({"metadata": {"name": "x"}, "spec": {"validations": [{"expression": "true"}],
+            "matchConstraints": {"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}]},
+            "variables": [{"name": (name), "expression": "1"}]}});
+        aggregate(&policy(&v, None, false))
+    };
+    assert_eq!(of("a"), "[]");
+    for word in ["true", "namespace", "in", "1a"] {
+        let wanted = format!("spec.variables[0].name: Invalid value: {word:?}: must be a valid CEL identifier");
+        assert!(of(word).contains(&wanted), "{}", of(word));
+    }
+    assert!(of(" ").contains("spec.variables[0].name: Required value: name is not specified"));
+}
+
+#[test]
+fn a_status_has_valid_conditions_and_warnings_about_fields() {
+    let v = json!({"status": {
+        "typeChecking": {"expressionWarnings": [
+            {"fieldRef": " spec.validations[0].expression ", "warning": "w"}, {"fieldRef": "*"}, {"warning": "w"}]},
+        "conditions": [{"type": "a", "status": "True", "observedGeneration": -1, "lastTransitionTime": "2020-01-01T00:00:00Z"}]}});
+    let found: Vec<_> = status(&v).iter().map(ToString::to_string).collect();
+    assert_eq!(
+        found,
+        [
+            "status.typeChecking.expressionWarnings[1].warning: Required value",
+            "status.typeChecking.expressionWarnings[1].fieldRef: Invalid value: \"*\": invalid JSONPath: unrecognized character in action: U+002A '*'",
+            "status.typeChecking.expressionWarnings[2].fieldRef: Required value",
+            "status.conditions[0].observedGeneration: Invalid value: -1: must be greater than or equal to zero",
+            "status.conditions[0].reason: Required value",
+        ]
+    );
+    assert!(status(&json!({})).is_empty());
 }

@@ -2,12 +2,19 @@
 //! constant's doc names the Go struct.
 
 use super::super::Field;
-use super::super::Printing::{Any, Int, List, OmitEmpty, Ptr, Str, Struct};
+use super::super::Printing::{Any, Int, List, OmitEmpty, OmitEmptyList, Ptr, Str, Struct};
+
+/// `metav1.LabelSelectorRequirement`.
+const REQUIREMENT: &[Field] = &[
+    ("key", "key", Str),
+    ("operator", "operator", Str),
+    ("values", "values", OmitEmpty),
+];
 
 /// `metav1.LabelSelector`: an API type, not an internal one, so it prints under its wire names.
 pub(in crate::controlplane::validation) const SELECTOR: &[Field] = &[
     ("matchLabels", "matchLabels", OmitEmpty),
-    ("matchExpressions", "matchExpressions", OmitEmpty),
+    ("matchExpressions", "matchExpressions", OmitEmptyList(REQUIREMENT)),
 ];
 
 /// `ExecAction`.
@@ -108,7 +115,7 @@ pub(super) const NODE_REQUIREMENT: &[Field] = &[
 ];
 
 /// `NodeSelectorTerm`.
-pub(super) const NODE_TERM: &[Field] = &[
+pub(in crate::controlplane::validation) const NODE_TERM: &[Field] = &[
     ("MatchExpressions", "matchExpressions", List(NODE_REQUIREMENT)),
     ("MatchFields", "matchFields", List(NODE_REQUIREMENT)),
 ];
