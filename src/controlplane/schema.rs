@@ -8,8 +8,8 @@ use crate::api::TypeDef;
 use crate::api::apply_schema::ApplyType;
 use crate::api::decode;
 use crate::api::patch_schema::PatchType;
-use crate::apimachinery::apply::managed;
 use crate::apimachinery::apply::{self, ApplyRequest, FieldSet, OverlayError, Writer};
+use crate::apimachinery::apply::{Versions as _, managed};
 use crate::apimachinery::field::quote;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::patch::strategic;
@@ -60,6 +60,15 @@ impl Schema for BuiltinSchema {
     }
 
     fn apply(&self, live: Option<&Value>, patch: Value, request: &ApplyRequest<'_>) -> Result<Value> {
+        self.apply_with_empties(live, patch, request).map(|(object, _)| object)
+    }
+
+    fn apply_with_empties(
+        &self,
+        live: Option<&Value>,
+        patch: Value,
+        request: &ApplyRequest<'_>,
+    ) -> Result<(Value, decode::Empties)> {
         let mut applied =
             apply::apply_across(ApplyType::Root(self.0), live, &patch, request, &BuiltinVersions(self.0))?.object;
         // The server's managed fields have replaced those of the configuration, which upstream converts too.
@@ -71,25 +80,39 @@ impl Schema for BuiltinSchema {
         }
         // The merge result lacks always-written fields, and may hold scalars that do not parse or fit: the
         // apply schema checks neither their text nor their size.
-        let refused = |e: decode::DecodeError| match live.is_some_and(|live| has_other_versions(live, &request.writer))
-        {
-            // Upstream gets to know when it looks for what the other managers lose, which it does in their versions.
-            true => Status::raw_error(format!("failed to convert new object: {}", unstructured(&patch, &e.0))),
-            false => unconvertible(&patch, &e.0),
-        };
+        let refused =
+            |e: decode::DecodeError| match live.is_some_and(|live| self.has_other_versions(live, &request.writer)) {
+                // Upstream gets to know when it looks for what the other managers lose, which it does in their versions.
+                true => Status::raw_error(format!("failed to convert new object: {}", unstructured(&patch, &e.0))),
+                false => unconvertible(&patch, &e.0),
+            };
         decode::coerce(self.0, &mut applied).map_err(refused)?;
-        decode::normalize(self.0, &mut applied).map_err(refused)?;
+        let (_, empties) = decode::normalize_with_empties(self.0, &mut applied).map_err(refused)?;
         if let Some(why) = inconvertible(self.0, &applied) {
             let described = apply::described(&patch);
             return Err(Status::raw_error(format!(
                 "failed to convert to unversioned ({described}): {why}"
             )));
         }
-        Ok(applied)
+        Ok((applied, empties))
     }
 
     fn overlay(&self, object: &Value, config: &Value) -> std::result::Result<Value, OverlayError> {
         apply::overlay(ApplyType::Root(self.0), object, config)
+    }
+}
+
+impl BuiltinSchema {
+    /// True if a manager other than the writer owns fields of the object in another version of the kind.
+    fn has_other_versions(&self, object: &Value, writer: &Writer<'_>) -> bool {
+        object.at(&["metadata", "managedFields"]).items().iter().any(|entry| {
+            let version = entry.str_at(&["apiVersion"]);
+            let is_writer = entry.str_at(&["manager"]) == writer.manager
+                && entry.str_at(&["operation"]) == "Apply"
+                && entry.str_at(&["subresource"]) == writer.subresource;
+            // The entries of versions that the kind does not have, such as those of the other group of events, are dropped.
+            !is_writer && version != writer.api_version && BuiltinVersions(self.0).shape(version).is_some()
+        })
     }
 }
 
@@ -126,16 +149,6 @@ fn unconvertible(config: &Value, why: &str) -> Status {
 
 fn unstructured(config: &Value, why: &str) -> String {
     format!("unable to convert unstructured object to {}: {why}", config.gvk())
-}
-
-/// True if a manager other than the writer owns fields of the object in another version than the writer's.
-fn has_other_versions(object: &Value, writer: &Writer<'_>) -> bool {
-    object.at(&["metadata", "managedFields"]).items().iter().any(|entry| {
-        let is_writer = entry.str_at(&["manager"]) == writer.manager
-            && entry.str_at(&["operation"]) == "Apply"
-            && entry.str_at(&["subresource"]) == writer.subresource;
-        !is_writer && entry.str_at(&["apiVersion"]) != writer.api_version
-    })
 }
 
 #[cfg(test)]

@@ -72,6 +72,8 @@ mod tests {
             let mut request = Request::new(Body::empty());
             let limit = InterimLimit::of(&mut request, None);
             let backend = async {
+                // Before the request, anything would be an unexpected message.
+                there.read_exact(&mut [0; 8]).await.unwrap();
                 let early = "HTTP/1.1 103 Early Hints\r\n\r\n".repeat(count as usize);
                 there.write_all(early.as_bytes()).await.unwrap();
                 if passes {

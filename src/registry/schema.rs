@@ -53,6 +53,19 @@ pub(crate) trait Schema: Send + Sync + 'static {
     /// 409 with one cause per conflict; 4xx for a malformed patch.
     fn apply(&self, live: Option<&Value>, patch: Value, request: &ApplyRequest<'_>) -> Result<Value>;
 
+    /// Like [`apply`](Self::apply); also returns the empty lists and maps that the result has lost.
+    ///
+    /// # Errors
+    /// As of [`apply`](Self::apply).
+    fn apply_with_empties(
+        &self,
+        live: Option<&Value>,
+        patch: Value,
+        request: &ApplyRequest<'_>,
+    ) -> Result<(Value, Empties)> {
+        Ok((self.apply(live, patch, request)?, Empties::default()))
+    }
+
     /// Merges a configuration into an object of the kind, without ownership (`apimachinery::apply::overlay`).
     /// The result may lack fields that are always serialised.
     ///

@@ -97,6 +97,8 @@ impl ApplySchema for ApplyType {
             // Owned as a whole, and not only objects: upstream knows this type by its name rather than by its published
             // schema. What is no object fails in validation.
             Ty::Any(FreeForm::RawExtension) => Shape::Untyped,
+            // An object in the published schema, though of any members.
+            Ty::Any(FreeForm::FieldsV1) => object,
             Ty::Any(_) | Ty::SchemaOr(_) => Shape::Deduced,
             Ty::Struct(_) | Ty::Map(_) => object,
             Ty::List(of) => match self.list() {
@@ -109,7 +111,8 @@ impl ApplySchema for ApplyType {
     }
 
     fn member(self, name: &str) -> Option<Member<Self>> {
-        if let Some(d) = self.def() {
+        // A struct without fields is published as an object of any members.
+        if let Some(d) = self.def().filter(|d| !d.fields.is_empty()) {
             return d.field(name).map(|f| Member {
                 schema: Self::Field(f),
                 declared: true,
@@ -120,7 +123,7 @@ impl ApplySchema for ApplyType {
                 schema: Self::Element(*of),
                 declared: false,
             }),
-            Ty::Any(_) | Ty::SchemaOr(_) | Ty::IntOrString => Some(Member {
+            Ty::Struct(_) | Ty::Any(_) | Ty::SchemaOr(_) | Ty::IntOrString => Some(Member {
                 // Inside free-form values everything is free-form, and owned as it was deduced.
                 schema: Self::Element(Ty::Any(FreeForm::Json)),
                 declared: false,

@@ -367,11 +367,12 @@ impl Cx {
         }
         let at = at.then(Step::Field(def, f));
         self.value(f.ty, v, &at)?;
-        if f.emit != Emit::OmitEmpty || !v.is_empty_value() {
-            return Ok(true);
+        let keep = f.emit != Emit::OmitEmpty || !v.is_empty_value();
+        // Those that are kept become null later (`forget_empty_lists`).
+        if matches!(f.ty, Ty::List(_) | Ty::Map(_)) && v.is_empty_value() {
+            self.empties.note(v, &at);
         }
-        self.empties.note(v, &at);
-        Ok(false)
+        Ok(keep)
     }
 
     fn value(&mut self, ty: Ty, v: &mut Value, at: &At<'_>) -> Result<(), DecodeError> {

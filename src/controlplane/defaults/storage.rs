@@ -14,6 +14,12 @@ pub(crate) fn persistent_volume(v: &mut Value) {
     }
 }
 
+pub(crate) fn volume_attachment(v: &mut Value) {
+    if let Some(spec) = v.at_mut(&["spec", "source", "inlineVolumeSpec"]) {
+        source_fields(spec);
+    }
+}
+
 pub(crate) fn claim(v: &mut Value) {
     set_default_str(v, &["status", "phase"], "Pending");
     set_default(v, &["spec", "volumeMode"], "Filesystem");

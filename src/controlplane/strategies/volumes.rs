@@ -171,6 +171,7 @@ pub(crate) const CSI_STORAGE_CAPACITY: DeclarativeStrategy = DeclarativeStrategy
 };
 
 pub(crate) const VOLUME_ATTACHMENT: DeclarativeStrategy = DeclarativeStrategy {
+    default: defaults::volume_attachment,
     validate: storage::volume_attachment,
     validate_update: Some(storage::volume_attachment_update),
     validate_status: storage::volume_attachment_update,
@@ -185,6 +186,18 @@ pub(crate) const VOLUME_ATTACHMENT: DeclarativeStrategy = DeclarativeStrategy {
 mod tests {
     use super::*;
     use crate::registry::strategy::Strategy;
+
+    #[test]
+    fn inline_volumes_of_attachments_get_the_defaults_of_their_source() {
+        let mut v = json!({"spec": {"source": {"inlineVolumeSpec": {"rbd": {"pool": "p"}}}}});
+        Strategy::default(&VOLUME_ATTACHMENT, &mut v);
+        let rbd = json!({"pool": "p", "user": "admin", "keyring": "/etc/ceph/keyring"});
+        assert_eq!(v, json!({"spec": {"source": {"inlineVolumeSpec": {"rbd": (rbd)}}}}));
+        let mut named = json!({"spec": {"source": {"persistentVolumeName": "a"}}});
+        let sent = named.clone();
+        Strategy::default(&VOLUME_ATTACHMENT, &mut named);
+        assert_eq!(named, sent);
+    }
 
     #[test]
     fn unnamed_limit_ranges_get_a_generated_name() {

@@ -7,7 +7,7 @@ use crate::apimachinery::validation::{
     dns1123_label, dns1123_subdomain, domain_prefixed_path, net, wildcard_dns1123_subdomain,
 };
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{IMMUTABLE, Seen, invalid_each, optional_choice, required_valid};
+use crate::controlplane::fields::{IMMUTABLE, Seen, invalid_each, required_valid};
 use crate::interrupt::checkpoint;
 
 const CLASS: &str = "kubernetes.io/ingress.class";
@@ -247,7 +247,11 @@ pub(crate) fn class(v: &Value) -> ErrorList {
     for key in ["kind", "name"] {
         required_segment(&mut out, p, key, &at);
     }
-    optional_choice(&mut out, p, "scope", &at, &["Cluster", "Namespace"]);
+    let scopes = ["Cluster", "Namespace"];
+    // A plain string in Go, unlike other enumerations.
+    if let Some(other) = p.get("scope").as_str().filter(|scope| !scopes.contains(scope)) {
+        out.push(FieldError::not_supported_string(&at.child("scope"), other, &scopes));
+    }
     // Absent and empty differ: the field is a pointer upstream.
     let namespace = p.get("namespace").as_str();
     match (p.str_at(&["scope"]), namespace) {

@@ -353,7 +353,8 @@ impl Patcher {
         };
         let schema = own.as_ref().unwrap_or(&resource.schema);
         // Conflicts and schema errors take precedence over duplicate keys, as in upstream's `applyPatcher`.
-        let object = schema.apply(live, patch, &request)?;
+        let (object, empties) = schema.apply_with_empties(live, patch, &request)?;
+        call.cx.empties.set(empties);
         let text = body::yaml_finding(&duplicates);
         self.options.handle_strict_errors(duplicates, &call.cx.warnings, |_| {
             Status::bad_request(format!("error strict decoding YAML: {text}"))

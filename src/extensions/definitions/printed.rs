@@ -146,6 +146,9 @@ pub(super) fn version(sent: &Value, parts: [&Value; 4]) -> String {
     }
     for (i, ((name, shape), part)) in PARTS.into_iter().zip(parts).enumerate() {
         printer.member(SENT.len() + i, name);
+        // The conversion to Go's internal type makes empty lists nil.
+        let is_nil = matches!(shape, Shape::Structs(_)) && part.is_empty_value();
+        let part = if is_nil { &Value::Null } else { part };
         printer.value(part, shape);
     }
     printer.out.push('}');

@@ -271,7 +271,8 @@ pub(super) fn pod_level(
         out.push(FieldError::forbidden(&at, "may not be set for a windows pod"));
         return;
     }
-    if !v.get("claims").is_empty_value() {
+    // As upstream, also an empty list.
+    if !v.get("claims").is_null() {
         let why = "claims may not be set for Resources at pod-level";
         out.push(FieldError::forbidden(&at.child("claims"), why));
     }
