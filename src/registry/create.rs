@@ -13,6 +13,7 @@ use super::write::{ResultObject, WriteOptions};
 use super::{dry_run, errors, size_fallback};
 use crate::admission::Operation;
 use crate::apimachinery::apply::Writer;
+use crate::apimachinery::field::ErrorList;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
@@ -158,8 +159,14 @@ async fn checked(
         }
         _ => object,
     };
-    let whole = cx.empties.restored(object);
-    let found = meta::validate_create(store, whole.as_ref().unwrap_or(object));
+    let mut found = match cx.empties.restored(object) {
+        Some(whole) => meta::validate_create(store, &whole),
+        None => ErrorList::new(),
+    };
+    // What is stored has to be valid by itself, too.
+    if found.is_empty() {
+        found = meta::validate_create(store, object);
+    }
     if !found.is_empty() {
         return Err(Status::invalid(
             resource.error_group(),

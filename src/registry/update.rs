@@ -222,7 +222,11 @@ impl Update<'_> {
         if !found.is_empty()
             && let Some(whole) = cx.empties.restored(new)
         {
-            found = meta::validate_update(store, &options.subresource, &whole, old);
+            let of_whole = meta::validate_update(store, &options.subresource, &whole, old);
+            // What is stored has to be valid by itself.
+            if !of_whole.is_empty() {
+                found = of_whole;
+            }
         }
         if !found.is_empty() {
             return Err(Status::invalid(resource.error_group(), &resource.kind, name, &found).into());
