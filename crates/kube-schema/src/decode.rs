@@ -11,6 +11,7 @@ mod explain;
 mod go_names;
 mod literals;
 mod order;
+mod position;
 mod scalar;
 
 pub use converter::coerce;
@@ -21,6 +22,7 @@ pub use order::sort_by_document_order;
 pub use scalar::base64;
 
 use super::{Emit, Field, FreeForm, SchemaOr, Ty, TypeDef};
+use position::{At, Step, go_struct, go_type};
 use std::fmt;
 use torana_apimachinery::codec::budget::{DecodeBudget, OverBudget, PAIR, weight};
 use torana_apimachinery::codec::strict_errors::StrictErrors;
@@ -150,119 +152,6 @@ pub fn zero(ty: Ty) -> Value {
 /// The encoding of an always-written field that is unset.
 fn unset(f: &Field) -> Value {
     if f.emit == Emit::Zero { zero(f.ty) } else { Value::Null }
-}
-
-/// The decoder's current path as a linked list through the call stack. Rendered only for a finding or an
-/// error.
-#[derive(Clone, Copy)]
-struct At<'a> {
-    parent: Option<&'a At<'a>>,
-    step: Step<'a>,
-    depth: usize,
-}
-
-#[derive(Clone, Copy)]
-enum Step<'a> {
-    Root,
-    Field(&'static TypeDef, &'static Field),
-    Key(&'a str),
-    Index(usize),
-}
-
-impl<'a> At<'a> {
-    fn then<'b>(&'b self, step: Step<'b>) -> At<'b>
-    where
-        'a: 'b,
-    {
-        At {
-            parent: Some(self),
-            step,
-            depth: self.depth + 1,
-        }
-    }
-
-    // Collected from the leaf up; only errors and findings pay for it.
-    fn steps(&self) -> Vec<Step<'_>> {
-        let mut out: Vec<Step<'_>> = std::iter::successors(Some(self), |a| a.parent)
-            .map(|a| a.step)
-            .collect();
-        out.reverse();
-        out
-    }
-
-    /// `spec.containers[0].foo`
-    fn path_to(&self, key: &str) -> String {
-        let mut out = String::new();
-        for step in self.steps() {
-            match step {
-                Step::Root => continue,
-                Step::Index(i) => {
-                    out.push_str(&format!("[{i}]"));
-                    continue;
-                }
-                Step::Field(_, f) => dot(&mut out, f.name),
-                Step::Key(k) => dot(&mut out, k),
-            }
-        }
-        dot(&mut out, key);
-        out
-    }
-
-    /// Go's `UnmarshalTypeError`: names the innermost struct, and the field path from the root without list
-    /// indexes and map keys.
-    fn mismatch(&self, what: &str, go_type: &str) -> DecodeError {
-        let (mut owner, mut path) = (None, String::new());
-        for step in self.steps() {
-            if let Step::Field(def, f) = step {
-                owner = Some(def);
-                dot(&mut path, f.name);
-            }
-        }
-        DecodeError(match owner {
-            Some(def) => {
-                format!(
-                    "json: cannot unmarshal {what} into Go struct field {}.{path} of type {go_type}",
-                    def.go_name()
-                )
-            }
-            None => format!("json: cannot unmarshal {what} into Go value of type {go_type}"),
-        })
-    }
-}
-
-fn dot(out: &mut String, name: &str) {
-    if !out.is_empty() {
-        out.push('.');
-    }
-    out.push_str(name);
-}
-
-/// A struct's name with its package.
-fn go_struct(def: &TypeDef) -> String {
-    let mut parts = def.name.rsplit('.');
-    let (name, package) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-    format!("{package}.{name}")
-}
-
-/// The type name as Go's reflection prints it.
-fn go_type(ty: Ty) -> String {
-    match ty {
-        Ty::String => "string".into(),
-        Ty::Int32 => "int32".into(),
-        Ty::Int64 => "int64".into(),
-        Ty::Float => "float64".into(),
-        Ty::Bool => "bool".into(),
-        Ty::Bytes => "[]uint8".into(),
-        Ty::Time => "v1.Time".into(),
-        Ty::MicroTime => "v1.MicroTime".into(),
-        Ty::Quantity => "resource.Quantity".into(),
-        Ty::IntOrString => "intstr.IntOrString".into(),
-        Ty::Any(FreeForm::RawExtension) => "runtime.RawExtension".into(),
-        Ty::Any(_) | Ty::SchemaOr(_) => "interface {}".into(),
-        Ty::Struct(r) => go_struct(r.get()),
-        Ty::List(t) => format!("[]{}", go_type(*t)),
-        Ty::Map(t) => format!("map[string]{}", go_type(*t)),
-    }
 }
 
 struct Cx {

@@ -3,7 +3,7 @@
 //! Upstream drops them too, but only when it encodes the object: validation still sees them, so that `[]` may be
 //! refused where an absent list is not, and messages show `[]` instead of `null`.
 
-use super::{At, Step};
+use super::position::{At, Step};
 use torana_apimachinery::value::{Str, Value};
 
 /// More are not recorded: each costs a walk down the object, and nobody reads so many errors.

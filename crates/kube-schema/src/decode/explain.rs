@@ -4,7 +4,8 @@
 //! Start at [`explain`].
 
 use super::go_names::{embedded, go_type_below};
-use super::{DecodeError, SCHEMA, dot, go_struct, go_type, of_schema_or, scalar};
+use super::position::{dot, go_struct, go_type};
+use super::{DecodeError, SCHEMA, of_schema_or, scalar};
 use crate::{Field, FreeForm, SchemaOr, Ty, TypeDef, by_name};
 use torana_apimachinery::codec::json::text::TextReader;
 use torana_apimachinery::interrupt::pause;

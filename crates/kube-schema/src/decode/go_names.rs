@@ -1,6 +1,6 @@
 //! Go's names for the types of fields, as far as they do not follow from the schema.
 
-use super::go_type;
+use super::position::go_type;
 use crate::{Field, Ty, TypeDef};
 
 /// Go types of fields that do not follow from the schema, and embedded structs; the file describes its format.
