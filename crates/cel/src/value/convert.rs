@@ -5,6 +5,7 @@ use crate::time_value::{Stamp, duration_error, duration_text, parse_duration};
 use crate::types::{DYN, Schema, Type, untyped};
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};
 use base64::{DecodeError, Engine};
+use torana_apimachinery::patch::go_type;
 use torana_apimachinery::{Map, Value};
 
 /// Maximum size of the tree of a computed value: the lengths of its strings, plus [`PART`] for each value in
@@ -145,28 +146,16 @@ impl<'a> Val<'a> {
 /// that Go's decoder gave it).
 fn mismatch(v: &Value, ty: &Type) -> String {
     let wanted = match ty {
-        Type::Object(_) | Type::Map(_) => "a map for the provided schema with type=object",
-        Type::List(_) => "an array for the provided schema with type=array",
+        Type::Object(_) | Type::Map(_) => "a map for the provided schema with type=object".to_owned(),
+        Type::List(_) => "an array for the provided schema with type=array".to_owned(),
         // Formats of strings have types of their own.
-        Type::String | Type::Duration | Type::Timestamp | Type::Bytes => "string",
-        Type::Double => "float",
-        Type::Int => "int",
-        Type::Bool => "bool",
-        other => return format!("invalid data, expected a value of type {other}"),
+        Type::String | Type::Duration | Type::Timestamp | Type::Bytes => format!("string, got {}", go_type(v)),
+        Type::Double => format!("float, got {}", go_type(v)),
+        Type::Int => format!("int, got {}", go_type(v)),
+        Type::Bool => format!("bool, got {}", go_type(v)),
+        other => format!("a value of type {other}"),
     };
-    if matches!(ty, Type::Object(_) | Type::Map(_) | Type::List(_)) {
-        return format!("invalid data, expected {wanted}");
-    }
-    let got = match v {
-        Value::Null => "<nil>",
-        Value::Bool(_) => "bool",
-        Value::Int(_) => "int64",
-        Value::Float(_) => "float64",
-        Value::String(_) => "string",
-        Value::Array(_) => "[]interface {}",
-        Value::Object(_) => "map[string]interface {}",
-    };
-    format!("invalid data, expected {wanted}, got {got}")
+    format!("invalid data, expected {wanted}")
 }
 
 fn charge(left: &mut usize, length: usize) -> Result<(), TreeError> {
