@@ -7,7 +7,6 @@
 use crate::tasks::shares::{Caller, Shares};
 use prometheus::IntGauge;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Which limit applies to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,14 +37,12 @@ pub struct MaxInFlight {
 
 struct Limiter {
     limit: usize,
-    running: AtomicUsize,
     shares: Shares,
     gauge: IntGauge,
 }
 
-/// Number of callers that are counted separately.
-// Callers are hashed into these slots. Two callers in one slot share its allowance; the limit still holds.
-const CALLERS: usize = 256;
+/// Counters per row of the table of callers.
+const CALLERS: u16 = 256;
 
 /// A request in flight; dropping it frees the slot.
 pub struct Permit(Arc<Limiter>, Caller);
@@ -56,7 +53,6 @@ impl MaxInFlight {
         let limiter = |limit, name| {
             Arc::new(Limiter {
                 limit,
-                running: AtomicUsize::new(0),
                 shares: Shares::new(CALLERS),
                 gauge: gauges.with_label_values(&[name]),
             })
@@ -74,21 +70,14 @@ impl MaxInFlight {
             RequestClass::ReadOnly => &self.read_only,
             RequestClass::Mutating => &self.mutating,
         };
-        // Count first, then compare: dropping the permit undoes it. Concurrent calls may both be refused at
-        // the limit, but never exceed it.
-        let before = limiter.running.fetch_add(1, Ordering::Relaxed);
-        let free = limiter.limit.saturating_sub(before);
-        let (caller, fair) = limiter.shares.enter(caller, free);
+        let caller = limiter.shares.enter(limiter.limit, caller, || privileged)?;
         limiter.gauge.inc();
-        let permit = Permit(limiter.clone(), caller);
-        (limiter.limit == 0 || fair || privileged).then_some(permit)
+        Some(Permit(limiter.clone(), caller))
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        // Relaxed: the counter guards no other memory.
-        self.0.running.fetch_sub(1, Ordering::Relaxed);
         self.0.shares.leave(self.1);
         self.0.gauge.dec();
     }
