@@ -47,7 +47,7 @@ pub struct Credentials<'a> {
     pub headers: &'a HeaderMap,
     /// The client's certificate chain, leaf first, not yet verified.
     pub peer: Option<&'a Arc<Vec<CertificateDer<'static>>>>,
-    /// The request path.
+    /// The request path: anonymous access may be limited to some.
     pub path: &'a str,
     /// Sink for warnings to the client.
     pub warnings: Option<&'a Warnings>,
@@ -56,7 +56,7 @@ pub struct Credentials<'a> {
 /// The result of successful authentication.
 #[derive(Clone, Debug)]
 pub struct AuthenticatedUser {
-    /// The authenticated user.
+    /// The caller's name, UID, groups and extra values.
     pub user: Arc<UserInfo>,
     /// True if the credentials came as a WebSocket subprotocol, which must not be forwarded to backends.
     pub strip_subprotocol: bool,
@@ -71,7 +71,7 @@ pub struct AuthenticationError(pub String);
 /// Outcome of the synchronous fast path, [`Authenticator::authenticate_sync`].
 #[derive(Clone, Debug)]
 pub enum SyncOutcome {
-    /// Authenticated.
+    /// The credentials are valid; nothing has to be awaited.
     Authenticated(AuthenticatedUser),
     /// The request has no credentials of this authenticator's type.
     NoCredentials,

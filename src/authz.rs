@@ -44,7 +44,7 @@ pub enum Decision {
 /// A decision with its reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// The decision.
+    /// Whether the request may proceed, as far as this authorizer knows.
     pub decision: Decision,
     /// Shown to the client if the request is denied, recorded for audit if it is allowed.
     pub reason: Cow<'static, str>,

@@ -6,21 +6,45 @@
 //! tests can pause. Expired entries stay until they are replaced or evicted, so they take memory, but never
 //! more than the bound.
 
+use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use std::borrow::Borrow;
 use std::hash::Hash;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// A cache of up to a fixed number of entries. When it is full, an entry that was used little is evicted.
-pub(crate) struct TtlCache<K, V>(Cache<K, (V, Instant)>);
+/// A cache of up to a fixed number of entries, or weight of entries. When it is full, an entry that was used little
+/// is evicted.
+pub(crate) struct TtlCache<K, V>(Cache<K, (V, Instant), Weight<K, V>>);
+
+/// What an entry counts towards the capacity.
+struct Weight<K, V>(fn(&K, &V) -> u64);
+
+// Not derived: that would ask for `Clone` of the keys and values, too.
+impl<K, V> Clone for Weight<K, V> {
+    fn clone(&self) -> Self {
+        Self(self.0)
+    }
+}
+
+impl<K, V> Weighter<K, (V, Instant)> for Weight<K, V> {
+    fn weight(&self, key: &K, (value, _): &(V, Instant)) -> u64 {
+        (self.0)(key, value)
+    }
+}
 
 impl<K: Hash + Eq, V: Clone> TtlCache<K, V> {
     /// An empty cache of at most `capacity` entries. It allocates as it fills.
     ///
     /// Keys are hashed with a random seed, so that clients who choose them cannot make them collide.
     pub(crate) fn new(capacity: usize) -> Self {
-        Self(Cache::new(capacity))
+        Self::weighted(capacity, capacity as u64, |_, _| 1)
+    }
+
+    /// An empty cache of entries that weigh at most `capacity` together. About `entries` are expected. `weight` is
+    /// evaluated often, so it must be cheap, and it must not change while an entry is in the cache.
+    pub(crate) fn weighted(entries: usize, capacity: u64, weight: fn(&K, &V) -> u64) -> Self {
+        Self(Cache::with_weighter(entries, capacity, Weight(weight)))
     }
 
     /// The value of this key, if it has not expired.

@@ -1,6 +1,7 @@
 //! Code shared by all proxies of the gateway: the aggregator's, and those of pods, services and nodes.
 //!
-//! - [`outbound`], [`dial`] and [`tls`] make connections; [`target`] reads where an object sends requests.
+//! - [`outbound`], [`dial`] and [`tls`] make connections; [`lookups`] limits name lookups; [`target`] reads where an
+//!   object sends requests.
 //! - [`headers`], [`interim`], [`url`], [`links`] and [`html`] rewrite what passes through; [`policy`] restricts what a
 //!   response can do in a browser, and [`hops`] detects loops.
 //! - [`transport`] pools connections to the addresses of one backend, balances requests over them and leaves
@@ -20,6 +21,7 @@ pub(crate) mod html;
 pub(crate) mod interim;
 pub(crate) mod io;
 pub(crate) mod links;
+pub(crate) mod lookups;
 pub(crate) mod outbound;
 pub(crate) mod policy;
 pub(crate) mod resolver;

@@ -64,7 +64,7 @@ pub mod strategy {
     pub use crate::registry::strategy::{DeleteStrategy, GarbageCollection, NameRule, Outcome, Rules, SideEffects};
 }
 
-/// Authentication.
+/// Who a caller is: the traits to implement, and authentication by TokenReviews of another API server.
 pub mod authn {
     pub use crate::authn::delegated::{Delegated, DelegatedError};
     pub use crate::authn::token_file::TokenFileError;
@@ -75,7 +75,7 @@ pub mod authn {
     pub use crate::request::{UserInfo, Warnings};
 }
 
-/// Authorization.
+/// What a caller may do: the traits to implement, and authorization by SubjectAccessReviews of another API server.
 pub mod authz {
     pub use crate::authz::delegated::{Delegated, Reviewer};
     pub use crate::authz::rbac::PolicyRule;

@@ -42,7 +42,7 @@ const MISBEHAVIOURS: &[Misbehaviour] = &[
     Misbehaviour {
         path: "die",
         kind: Kind::Mutating,
-        text: "/die?timeout=1s\": EOF",
+        text: "/die?timeout=10s\": EOF",
         ignorable: true,
     },
     Misbehaviour {

@@ -176,10 +176,15 @@ const DEPENDENCIES: &[(&str, &[&str])] = &[
     ("clap_mangen", &["cli/shell"]),
     // Inside the gateway, filters and handlers have traits of their own (ADR 3); `tower` is for what stands
     // around it. A gRPC channel over a socket that is no TCP address takes its connector as a `tower`
-    // service.
+    // service, hyper-util's client its resolver.
     (
         "tower",
-        &["server/service", "app/builder", "storage/encryption/kms_client"],
+        &[
+            "server/service",
+            "app/builder",
+            "storage/encryption/kms_client",
+            "client/http",
+        ],
     ),
     ("tower_http", &["server/service"]),
     ("saphyr_parser", &["crates/apimachinery/codec"]),

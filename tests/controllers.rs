@@ -86,7 +86,7 @@ fn exists(g: &Gateway, args: &[&str]) -> bool {
 fn a_namespace_is_deleted_with_all_that_it_contains() {
     let (_dir, g) = gateway();
     g.kubectl_in(&["apply", "-f", "-"], Some(DEFINITION));
-    g.kubectl(&["wait", "--for=condition=Established", "crd/widgets.shop.example.com"]);
+    g.until_established("widgets.shop.example.com");
     g.kubectl_in(&["apply", "-f", "-"], Some(CONTENT));
     wait_for("the default ServiceAccount", || {
         exists(&g, &["sa", "default", "-n", "full"])
@@ -188,13 +188,16 @@ fn a_manager_takes_over_and_is_taken_over_from() {
         "--type=merge",
         "-p",
     ];
-    // The patch of client-go's election to a lease without a holder.
-    let acquired = r#"{"spec":{"holderIdentity":"manager","leaseDurationSeconds":2}}"#;
+    // The patch of client-go's election to a lease without a holder. The lease outlives the test: how long kubectl
+    // takes does not decide what is seen below.
+    let acquired = r#"{"spec":{"holderIdentity":"manager","leaseDurationSeconds":3600}}"#;
     g.kubectl(&[&["patch"], &lease[..], &[acquired]].concat());
     wait_for("the loops stop", || g.process.log().contains("the control loops stop"));
     g.kubectl(&["create", "namespace", "during"]);
     assert!(!exists(&g, &["sa", "default", "-n", "during"]));
     // The manager does not renew its lease.
+    let short = r#"{"spec":{"leaseDurationSeconds":1}}"#;
+    g.kubectl(&[&["patch"], &lease[..], &[short]].concat());
     wait_for("the loops run again", || exists(&g, &["sa", "default", "-n", "during"]));
 }
 

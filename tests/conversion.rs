@@ -48,13 +48,7 @@ fn defined(definition: &str) -> (tempfile::TempDir, Gateway) {
 
 fn define(g: &Gateway, definition: &str) {
     g.kubectl_in(&["apply", "-f", "-"], Some(definition));
-    let established = [
-        "wait",
-        "--for=condition=Established",
-        "--timeout=30s",
-        "crd/engines.example.com",
-    ];
-    g.kubectl(&established);
+    g.until_established("engines.example.com");
     support::wait_for("both versions are discovered", || {
         let known = g.kubectl(&["api-versions"]);
         known.contains("example.com/v1\n") && known.contains("example.com/v1beta1")

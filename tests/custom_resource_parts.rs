@@ -56,12 +56,7 @@ fn defined() -> (tempfile::TempDir, Gateway) {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let g = Gateway::start(dir.path());
     g.kubectl_in(&["apply", "-f", "-"], Some(DEFINITION));
-    g.kubectl(&[
-        "wait",
-        "--for=condition=Established",
-        "--timeout=30s",
-        "crd/gadgets.parts.example.com",
-    ]);
+    g.until_established("gadgets.parts.example.com");
     for (name, spec) in [
         ("a", "{colour: red, deep: {size: 2}, ports: [80, http]}"),
         ("b", "{deep: {size: 1}}"),

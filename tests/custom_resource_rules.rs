@@ -47,8 +47,7 @@ fn a_disk_cannot_shrink() {
         "{why}"
     );
     g.kubectl_in(&["create", "-f", "-"], Some(DEFINITION));
-    let established = "--for=condition=Established";
-    g.kubectl(&["wait", established, "--timeout=30s", "crd/disks.rules.example.com"]);
+    g.until_established("disks.rules.example.com");
     g.kubectl_in(&["create", "-f", "-"], Some(DISK));
     let smaller = r#"{"spec":{"size":1}}"#;
     let patch = ["patch", "disk", "d", "--type=merge", "--dry-run=server", "-p", smaller];

@@ -40,12 +40,7 @@ fn defined() -> (tempfile::TempDir, Gateway) {
     let g = Gateway::start(dir.path());
     let created = g.kubectl_in(&["apply", "-f", "-"], Some(DEFINITION));
     assert!(created.contains("widgets.shop.example.com created"), "{created}");
-    g.kubectl(&[
-        "wait",
-        "--for=condition=Established",
-        "--timeout=30s",
-        "crd/widgets.shop.example.com",
-    ]);
+    g.until_established("widgets.shop.example.com");
     (dir, g)
 }
 
@@ -134,12 +129,7 @@ fn deleting_a_definition_deletes_its_objects() {
         "{refused}"
     );
     g.kubectl_in(&["apply", "-f", "-"], Some(DEFINITION));
-    g.kubectl(&[
-        "wait",
-        "--for=condition=Established",
-        "--timeout=30s",
-        "crd/widgets.shop.example.com",
-    ]);
+    g.until_established("widgets.shop.example.com");
     let left = g.kubectl(&["get", "--raw", "/apis/shop.example.com/v1/widgets"]);
     assert!(left.contains("\"items\":[]"), "{left}");
 }
@@ -201,8 +191,7 @@ fn the_example_is_served_in_both_versions() {
     let g = Gateway::start(dir.path());
     let file = |name: &str| format!("{}/examples/custom-resource/{name}.yaml", env!("CARGO_MANIFEST_DIR"));
     g.kubectl(&["apply", "-f", &file("definition")]);
-    let established = "--for=condition=Established";
-    g.kubectl(&["wait", established, "--timeout=30s", "crd/websites.example.com"]);
+    g.until_established("websites.example.com");
     g.kubectl(&["apply", "-f", &file("website")]);
     let shown = g.kubectl(&["get", "web"]);
     let rows: Vec<Vec<&str>> = shown.lines().map(|l| l.split_whitespace().collect()).collect();
@@ -249,13 +238,14 @@ fn large_definitions_are_stored_up_to_the_limit_of_objects() {
         std::fs::write(&file, text).expect("it can be written");
         let data = format!("@{}", file.display());
         let json = "Content-Type: application/json";
-        // Over HTTP/2, curl loses an answer that comes before it has sent its body.
-        g.curl(&["--http1.1", "-X", "POST", "-H", json, "--data-binary", &data, path])
+        // Curl can lose an answer that comes before it has sent its body: over HTTP/2, and if it does not wait for
+        // `100 Continue`, by default for a second.
+        let once = ["--http1.1", "--expect100-timeout", "100", "--max-time", "120"];
+        g.curl(&[&once[..], &["-X", "POST", "-H", json, "--data-binary", &*data, path]].concat())
     };
     let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     create(definitions, &large_definition("fits", 720_000)).expect("it is created");
-    let established = "--for=condition=Established";
-    g.kubectl(&["wait", established, "--timeout=30s", "crd/fits.example.com"]);
+    g.until_established("fits.example.com");
     let object =
         r#"{"apiVersion":"example.com/v1","kind":"fits","metadata":{"name":"o"},"spec":{"p00000":"x","unknown":"x"}}"#;
     create("/apis/example.com/v1/fits", object).expect("it is created");

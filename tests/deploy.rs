@@ -27,6 +27,7 @@ mod unit;
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -36,6 +37,17 @@ fn deploy(path: &str) -> PathBuf {
 
 fn read(path: &str) -> String {
     std::fs::read_to_string(deploy(path)).unwrap_or_else(|e| panic!("deploy/{path}: {e}"))
+}
+
+/// A port for a server that starts later, or again. Nobody else gets it while the socket is there, which does not
+/// listen: with `SO_REUSEADDR` on both, as servers set it, one that listens can have the same address.
+fn reserved_port() -> (socket2::Socket, u16) {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("a socket");
+    socket.set_reuse_address(true).expect("a TCP socket");
+    let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    socket.bind(&any.into()).expect("a free port");
+    let bound = socket.local_addr().expect("it is bound").as_socket();
+    (socket, bound.expect("an IP address").port())
 }
 
 /// True if the tool is installed. Without it, a test passes unless `TORANA_REQUIRE_TOOLS` is set, as in CI.

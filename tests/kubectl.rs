@@ -143,7 +143,8 @@ fn a_watch_prints_changes() {
                 "--watch",
                 "-o",
                 "jsonpath={.data.n}{\"\\n\"}",
-                "--request-timeout=20s",
+                // Longer than the waits below: the watch ends with it.
+                "--request-timeout=300s",
             ]),
         g.dir.join("watch.log"),
     );

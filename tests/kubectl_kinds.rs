@@ -69,7 +69,7 @@ fn every_kind_works_with_every_command() {
     assert!(patched.is_empty(), "{patched:#?}");
 
     // kubectl can apply a custom resource only once its definition is served.
-    g.kubectl(&["wait", "--for=condition=Established", "crd/everies.example.com"]);
+    g.until_established("everies.example.com");
     g.kubectl_in(&["create", "-f", "-"], Some(CUSTOM_RESOURCE));
 
     let kinds = g.kubectl(&["api-resources", "--verbs=create,delete", "-o", "name"]);

@@ -82,6 +82,9 @@ impl Two {
         wait_for("the front reaches the backend through the back", || {
             front.curl(&[&format!("/apis/{GROUP}/v1/things")]).is_ok()
         });
+        // The back makes its whole OpenAPI document for this, and the front parses it: both take more memory than the
+        // streams below may.
+        front.until_openapi_is_collected(&format!("v1.{GROUP}"));
         let caller = Target::try_new(&front.url(), &read(&front, "ca.crt"), &administrator(&front));
         Self {
             caller: caller.expect("the front is called"),

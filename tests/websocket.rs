@@ -91,7 +91,7 @@ const PROTOCOL: &str = "sec-websocket-protocol";
 fn a_watch_sends_one_message_an_event() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let g = Gateway::start(dir.path());
-    let path = "/api/v1/namespaces?watch=true&timeoutSeconds=1&fieldSelector=metadata.name%3Ddefault";
+    let path = "/api/v1/namespaces?watch=true&timeoutSeconds=3&fieldSelector=metadata.name%3Ddefault";
     let origin = ("origin", "https://example.com");
     let (mut socket, response) = open(&g, path, &[origin, (PROTOCOL, "any.example.com")]).expect("an upgrade");
     assert_eq!(response.headers()[PROTOCOL], "any.example.com");

@@ -42,7 +42,7 @@ pub(crate) struct Condition {
     pub message: Str,
 }
 
-/// A parsed APIService.
+/// What routing, proxying and the availability check read of an APIService.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ApiService {
     /// `<version>.<group>`.
@@ -246,6 +246,7 @@ pub(crate) fn sorted_by_group_and_version(mut services: Vec<Arc<ApiService>>) ->
         g.sort_by(|a, b| {
             b.version_priority
                 .cmp(&a.version_priority)
+                // Upstream's tie break: `v2` before `v1` before `v1beta1`.
                 .then_with(|| compare_versions(&b.version, &a.version))
         });
     }

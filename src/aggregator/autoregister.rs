@@ -109,6 +109,7 @@ impl AutoRegister {
         let missing = Arc::new(Mutex::new(wanted.keys().cloned().collect::<BTreeSet<_>>()));
         let seen = missing.clone();
         informer.subscribe(move |change| {
+            // As upstream's check, which waits for the condition and not only for the object.
             if change.new.is_some_and(|s| s.is_available()) {
                 seen.lock().remove(change.key);
             }

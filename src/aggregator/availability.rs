@@ -125,6 +125,7 @@ impl Availability {
         parts.services.subscribe(move |c| me.service_changed(c.key));
         let me = a.clone();
         parts.endpoint_slices.subscribe(move |c| {
+            // Both states: a change of its label moves a slice to another Service.
             for slice in [c.old, c.new].into_iter().flatten() {
                 me.service_changed(&slice.service);
             }
@@ -139,6 +140,7 @@ impl Availability {
         if let Some(new) = change.new {
             self.failures().set_available(change.key, new.is_available());
         }
+        // To both: the change may have moved the APIService from one to the other.
         self.local.add(change.key.into());
         self.remote.add(change.key.into());
     }

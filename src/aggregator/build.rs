@@ -243,6 +243,7 @@ impl Aggregator {
             discovery: config.discovery.clone(),
             sync_status: documents.sync_status.clone(),
         };
+        // Unlisted, because upstream's list of paths at `/` does not have it.
         server.mux().unlisted_handle(status::PATH, Arc::new(status));
         serve_merged(server, api_services, &aggregator.registration, &documents, config);
         let controllers = Controllers {
@@ -382,6 +383,7 @@ fn serve_merged(
 fn label_registered(api_services: &Informer<ApiService>, telemetry: &Telemetry) {
     let telemetry = telemetry.clone();
     api_services.subscribe(move |change| {
+        // Anybody can request any version: only registered ones become label values.
         if let Some(s) = change.new.or(change.old) {
             telemetry
                 .requests

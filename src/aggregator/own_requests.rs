@@ -260,12 +260,14 @@ async fn read_body(
     let mut until = None;
     loop {
         let next = match until {
+            // As long as it is not large, the time limit of the whole request is enough.
             None => body.frame().await,
             Some(until) => tokio::time::timeout_at(until, body.frame())
                 .await
                 .map_err(|_| FetchError::Slow)?,
         };
         let Some(frame) = next else { break };
+        // Trailers say nothing about a document.
         let Ok(data) = frame.map_err(FetchError::Body)?.into_data() else {
             continue;
         };

@@ -58,7 +58,9 @@ impl ReferenceUsers {
         while let Some(referenced) = self.changed.next().await {
             let names = self.users.dependents(&referenced);
             let renew = renew.clone();
+            // Thousands of APIServices may refer to the same object.
             off_thread(0, move || names.iter().for_each(renew)).await;
+            // Only now: a change that came meanwhile is queued again, so the newest one is always seen.
             self.changed.done(&referenced);
         }
     }

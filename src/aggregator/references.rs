@@ -121,6 +121,7 @@ impl References {
     /// [`ReferenceError`].
     pub(crate) fn pair(&self, reference: &Reference) -> Result<Arc<CertifiedKey>, ReferenceError> {
         let referenced = self.referenced(reference)?;
+        // Errors are kept, too: only another version of the Secret can succeed.
         let made = referenced.pair.get_or_init(|| {
             let object = referenced.entry.decode();
             if object.str_at(&["type"]) != TLS_SECRET {
@@ -128,6 +129,7 @@ impl References {
                 return Err(reference_error(reference, why));
             }
             let key = Reference {
+                // The reference itself names the certificate.
                 key: "tls.key".into(),
                 ..reference.clone()
             };

@@ -188,6 +188,7 @@ impl Registration {
                 // Details are reported in the condition, not to callers.
                 let is_described = !matches!(transport, Err(TransportError::Annotations(_)));
                 let stats = self.backend_stats.of(&s.name);
+                // Each time, because the annotation may have changed.
                 stats.limit_requests(s.backend.max_requests.unwrap_or(self.backend_stats.limits().requests));
                 Settings::Remote(Arc::new(Remote {
                     service: service.clone(),

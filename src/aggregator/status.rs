@@ -57,8 +57,10 @@ impl UnprotectedHandler for StatusHandler {
 impl StatusHandler {
     /// The document of all APIServices by name, those with a backend first.
     fn document(&self) -> Value {
+        // Read once, so that all ages on the page fit together.
         let now = OffsetDateTime::now_utc();
         let services = self.api_services.snapshot();
+        // What clients get: the page shows the freshness that they see.
         let rendered = self.discovery.rendered();
         let document = json::decode(&rendered.json).unwrap_or_default();
         let reached: Vec<Vec<Arc<str>>> = services.values().map(|s| self.addresses(s)).collect();
@@ -85,6 +87,7 @@ impl StatusHandler {
             .service
             .as_ref()
             .and_then(|service| self.resolver.endpoints(service).ok());
+        // A Service that does not resolve has no addresses; the condition says why.
         found.map_or_else(Vec::new, |endpoints| endpoints.all().to_vec())
     }
 
@@ -235,6 +238,7 @@ fn document(seen: &DocumentStatus, now: OffsetDateTime) -> Value {
     let state = match (&seen.last_success, &seen.failing) {
         (Some(_), None) => "Current",
         (Some(_), Some(_)) => "Stale",
+        // Of a previous process: whether the backend still publishes it is not known.
         (None, _) if seen.restored_from_disk => "Stale",
         (None, _) => "Missing",
     };
@@ -274,6 +278,7 @@ fn requests(f: &StatsSnapshot) -> Value {
         "unanswered": (f.unanswered as i64),
         "turnedAway": (f.rejected as i64)
     });
+    // 0 stands for no limit.
     if f.limit != 0 {
         v.set(&["limit"], f.limit as i64);
     }

@@ -6,7 +6,7 @@ mod clock;
 mod store;
 mod world;
 
-pub(crate) use backend::{Backend, Pki, client_pair, raw_backend, response};
+pub(crate) use backend::{Backend, Pki, ReservedPort, client_pair, raw_backend, response};
 pub(crate) use clock::Still;
 pub(crate) use store::{MemoryStorage, Writer, running};
 pub(crate) use world::{OWN, World, apiservice};
@@ -26,7 +26,11 @@ use crate::request::{Authorized, Body, Request, RequestInfo, Response, Unprotect
 use crate::tasks::TaskGroup;
 use crate::telemetry::Telemetry;
 use bytes::Bytes;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+
+/// Nothing listens there. Not the port of a closed listener, which another test may get.
+pub(crate) const DEAD: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1);
 
 /// Resolves everything to one address.
 pub(crate) struct Always(pub String);

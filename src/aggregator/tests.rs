@@ -96,10 +96,12 @@ async fn requests_spread_by_weight() {
 async fn a_failover_backend_serves_only_while_the_first_is_down() {
     let pki = Pki::new(&["api.example.com"], &[b"h2"]);
     let (standby, _) = named(&pki, "standby").await;
-    let (first, _) = named(&pki, "first").await;
-    let place: std::net::SocketAddr = first.authority.parse().unwrap();
+    let port = ReservedPort::new();
+    let at_port =
+        |text: &'static str| Backend::http_at(port.number(), &pki, 100, move |_| async move { response(200, text) });
+    let first = at_port("first").await;
     let w = world().await;
-    let urls = format!("https://{};failover=1, https://{place}", standby.authority);
+    let urls = format!("https://{};failover=1, https://{}", standby.authority, first.authority);
     w.api_services.set(
         "v1.g",
         &object(&pki.ca_pem, &[(URLS, &urls), (NAME, "api.example.com")]),
@@ -113,15 +115,7 @@ async fn a_failover_backend_serves_only_while_the_first_is_down() {
         assert_eq!(w.get(THINGS).await, (200, "standby".into()), "no request is lost");
     }
     // The first backend returns on the same address.
-    let listener = tokio::net::TcpListener::bind(place).await.unwrap();
-    let acceptor = TlsAcceptor::from(pki.config.clone());
-    let _first = Ends(tokio::spawn(async move {
-        while let Ok((tcp, _)) = listener.accept().await {
-            if let Ok(tls) = acceptor.accept(tcp).await {
-                tokio::spawn(serve_http2(tls, "first again".into()));
-            }
-        }
-    }));
+    let _first = at_port("first again").await;
     let back = || async { (w.get(THINGS).await == (200, "first again".into())).then_some(()) };
     w.until("the first is used again", back).await;
 }

@@ -78,6 +78,7 @@ pub(crate) enum TransportError {
 
 impl KnownTransports {
     fn add(&mut self, settings: Settings, id: TransportId, transport: &Arc<Transport>) {
+        // In place of an earlier one at most that nobody uses any more.
         self.by_settings.insert(settings, (id, Arc::downgrade(transport)));
         if self.by_settings.len() > self.purge_at {
             self.purge();
@@ -177,6 +178,7 @@ impl Transports {
             Some(reference) => TransportError::Annotations(references::reference_error(reference, why)),
             None => TransportError::Bundle(why),
         })?;
+        // Not the transport's address in memory, which a later one could get.
         let id = self.ids.fetch_add(1, Ordering::Relaxed);
         // The hook is set once the controllers exist; transports may be created earlier.
         let reported = self.on_failure.clone();

@@ -64,6 +64,7 @@ impl ApiServiceWriter for Arc<Store> {
     }
 
     async fn create(&self, mut object: Value) -> Result<()> {
+        // What decoding does to a client's object, and the store therefore expects.
         self.resource().schema.normalize(&mut object)?;
         Store::create(self, &Context::system(""), object, &options("")).await?;
         Ok(())
@@ -73,6 +74,7 @@ impl ApiServiceWriter for Arc<Store> {
         let gr = self.resource().group_resource();
         let mut transform = |live: Option<&Value>| {
             let mut object = live.ok_or_else(|| Status::not_found(&gr, name))?.clone();
+            // Nothing else: labels and annotations may be an administrator's.
             object.set(&["spec"], spec.clone());
             Ok(object)
         };
@@ -83,6 +85,7 @@ impl ApiServiceWriter for Arc<Store> {
 
     async fn delete(&self, name: &str, uid: &str) -> Result<()> {
         let delete = DeleteOptions {
+            // Another object may have taken the name meanwhile.
             uid: Some(uid.into()),
             ..DeleteOptions::default()
         };

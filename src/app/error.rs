@@ -35,7 +35,7 @@ pub enum Error {
     /// An authorizer of `--authorization-config` cannot be used.
     #[error("authorizer {name}: {source}")]
     Authorizer {
-        /// Its name.
+        /// `name` of the authorizer in the file.
         name: String,
         /// Why.
         source: Cause,

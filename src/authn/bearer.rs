@@ -17,7 +17,7 @@ pub(crate) const SUBPROTOCOL: &str = "base64url.bearer.authorization.k8s.io.";
 /// A token to authenticate, and the audiences of the caller.
 #[derive(Clone, Copy)]
 pub struct PresentedToken<'a> {
-    /// The token.
+    /// The token as it was presented, not yet verified.
     pub token: &'a str,
     /// The token must be valid for one of these; empty: any audience is accepted.
     pub audiences: &'a [String],

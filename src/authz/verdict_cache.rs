@@ -4,8 +4,13 @@ use super::{Decision, Verdict};
 use crate::cache::TtlCache;
 use std::time::Duration;
 
-/// Maximum number of entries.
-const MAX_ENTRIES: usize = 8192;
+/// Maximum size of all entries together: as many as upstream caches (8192) of 2 KiB each. Clients choose names and
+/// extra attributes, and a webhook may repeat them in its reason, so a bound on the number would not bound the memory.
+const MAX_BYTES: u64 = 16 << 20;
+/// Number of entries that are expected; most take a kilobyte or two.
+const EXPECTED_ENTRIES: usize = 8192;
+/// What an entry takes beyond its texts: the entry, its places in the cache's tables, and the allocations' overhead.
+const OVERHEAD: usize = 256;
 /// Maximum length of a key. Clients control names and extra attributes, so longer keys are not cached.
 const MAX_KEY: usize = 10_000;
 
@@ -15,7 +20,7 @@ pub(super) struct VerdictCache {
     allow: Duration,
     /// How long any other verdict is cached; zero: not at all.
     deny: Duration,
-    known: TtlCache<String, Verdict>,
+    known: TtlCache<Box<str>, Verdict>,
 }
 
 impl VerdictCache {
@@ -23,7 +28,7 @@ impl VerdictCache {
         Self {
             allow,
             deny,
-            known: TtlCache::new(MAX_ENTRIES),
+            known: TtlCache::weighted(EXPECTED_ENTRIES, MAX_BYTES, |question, verdict| size(question, verdict)),
         }
     }
 
@@ -41,7 +46,34 @@ impl VerdictCache {
         // Upstream bounds the client-controlled part of a key likewise (`shouldCache` in
         // `plugin/pkg/authorizer/webhook`): otherwise one client could fill memory with large keys.
         if question.len() <= MAX_KEY {
-            self.known.insert(question, verdict.clone(), ttl);
+            // Boxed, and the verdict cloned: neither has spare capacity that `size` would not count.
+            self.known.insert(question.into_boxed_str(), verdict.clone(), ttl);
         }
+    }
+}
+
+/// The memory of an entry, in bytes.
+fn size(question: &str, verdict: &Verdict) -> u64 {
+    let error = verdict.error.as_ref().map_or(0, String::len);
+    (OVERHEAD + question.len() + verdict.reason.len() + error) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_questions_and_reasons_count_towards_the_bound() {
+        let cache = VerdictCache::new(Duration::from_secs(60), Duration::from_secs(60));
+        let inserted: Vec<(String, Verdict)> = (0..4096)
+            .map(|n| (format!("{n:09000}"), Verdict::deny("no".repeat(n))))
+            .collect();
+        for (question, verdict) in &inserted {
+            cache.insert(question.clone(), verdict);
+        }
+        let kept = inserted.iter().filter(|(question, _)| cache.get(question).is_some());
+        let texts = kept.map(|(question, verdict)| question.len() + verdict.reason.len());
+        let bytes: usize = texts.sum();
+        assert!(bytes as u64 <= MAX_BYTES && bytes > 1 << 20, "{bytes}");
     }
 }

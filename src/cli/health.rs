@@ -11,7 +11,7 @@ use std::time::Duration;
 
 const TIMEOUT: Duration = Duration::from_secs(4);
 
-/// The parsed command.
+/// What `torana health` asks, and whom.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HealthCommand {
     kubeconfig: PathBuf,

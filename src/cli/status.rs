@@ -22,7 +22,7 @@ const ADMISSION_PATH: &str = "/debug/admission";
 /// Interval of `--watch`.
 const PERIOD: Duration = Duration::from_secs(2);
 
-/// The parsed command.
+/// What `torana status` shows, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatusCommand {
     kubeconfig: PathBuf,

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 /// How long the content of a file is used: client-go's minute less its leeway (`transport/token_source.go`).
 const PERIOD: Duration = Duration::from_secs(50);
 
-/// A bearer token.
+/// The token of a client, read again from its file (if it has one), since such tokens are rotated.
 pub(super) struct BearerToken {
     /// Where newer tokens are.
     file: Option<PathBuf>,

@@ -7,6 +7,10 @@
 
 use super::bearer::BearerToken;
 use super::kubeconfig::{ClientConfig, CredentialsError};
+use crate::proxy::interim::InterimLimit;
+use crate::proxy::io::TrackedStream;
+use crate::proxy::lookups::{self, LookupError};
+use crate::proxy::tcp::DIAL_TIMEOUT;
 use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
 use http::{Method, Request, Response, StatusCode, Uri};
@@ -15,10 +19,16 @@ use hyper::body::Incoming;
 use hyper_rustls::{DefaultServerNameResolver, FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
+use hyper_util::client::legacy::connect::dns::Name;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::pki_types::ServerName;
 use std::error::Error;
+use std::net::SocketAddr;
+use std::pin::Pin;
 use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+use tower::util::{MapResponse, ServiceFn, service_fn};
 
 /// Limit for establishing a TCP connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -48,6 +58,8 @@ pub(super) enum HttpError {
     Body(StatusCode, #[source] Box<dyn Error + Send + Sync>),
     #[error("no answer within {0:?}")]
     Timeout(Duration),
+    #[error("{}", InterimLimit::error_text())]
+    TooManyInformational,
     #[error(transparent)]
     Request(#[from] http::Error),
 }
@@ -61,9 +73,30 @@ pub(super) fn root_cause<'a>(error: &'a (dyn Error + 'static)) -> &'a (dyn Error
     error
 }
 
+/// A pending name lookup.
+type Lookup = Pin<Box<dyn Future<Output = Result<std::vec::IntoIter<SocketAddr>, LookupError>> + Send>>;
+/// Makes TCP connections: [`look_up`] finds the addresses, and [`paced`] wraps what is read.
+type Tcp = MapResponse<HttpConnector<ServiceFn<fn(Name) -> Lookup>>, fn(TokioIo<TcpStream>) -> TokioIo<TrackedStream>>;
+
+/// Looks names up within the limits of the process: a provider whose name hangs costs one thread, not one per token.
+fn look_up(name: Name) -> Lookup {
+    Box::pin(async move {
+        let found = lookups::system()
+            .find(name.as_str(), Instant::now() + DIAL_TIMEOUT)
+            .await?;
+        Ok(found.into_iter())
+    })
+}
+
+/// Makes the connection's task yield from time to time. HTTP/2 keeps the informational responses that have not been
+/// read, and they are read by another task, which must get its turn.
+fn paced(tcp: TokioIo<TcpStream>) -> TokioIo<TrackedStream> {
+    TokioIo::new(TrackedStream::new(tcp.into_inner()))
+}
+
 /// A client with one set of trust anchors and credentials.
 pub(super) struct HttpClient {
-    pool: legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    pool: legacy::Client<HttpsConnector<Tcp>, Full<Bytes>>,
     authorization: Option<BearerToken>,
     limits: Limits,
 }
@@ -86,7 +119,7 @@ impl HttpClient {
         server_name: Option<ServerName<'static>>,
         limits: Limits,
     ) -> Self {
-        let mut tcp = HttpConnector::new();
+        let mut tcp = HttpConnector::new_with_resolver(service_fn(look_up as fn(Name) -> Lookup));
         // The connector would otherwise refuse the https URLs that TLS is added for.
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
@@ -97,6 +130,7 @@ impl HttpClient {
             Some(name) => https.with_server_name_resolver(FixedServerNameResolver::new(name)),
             None => https.with_server_name_resolver(DefaultServerNameResolver::default()),
         };
+        let tcp: Tcp = MapResponse::new(tcp, paced as fn(_) -> _);
         let connector = https.enable_all_versions().wrap_connector(tcp);
         let pool = legacy::Client::builder(TokioExecutor::new())
             .timer(TokioTimer::new())
@@ -173,7 +207,66 @@ impl HttpClient {
         if let Some(authorization) = &self.authorization {
             request = request.header(AUTHORIZATION, authorization.header().await);
         }
-        let request = request.body(Full::new(body))?;
-        self.pool.request(request).await.map_err(HttpError::Transport)
+        let mut request = request.body(Full::new(body))?;
+        // Of HTTP/1.1; over HTTP/2, hyper drops informational responses without counting them.
+        let informational = InterimLimit::of(&mut request, None);
+        let response = informational.enforce(self.pool.request(request)).await;
+        let response = response.ok_or(HttpError::TooManyInformational)?;
+        response.map_err(HttpError::Transport)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::testing;
+    use crate::proxy::interim::MAX_INFORMATIONAL;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
+    #[tokio::test]
+    async fn a_flood_of_informational_responses_ends_the_request_and_its_connection() {
+        for (count, passes) in [(MAX_INFORMATIONAL, true), (MAX_INFORMATIONAL + 1, false)] {
+            let (acceptor, certificate) = testing::acceptor(&["localhost"]);
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let uri = format!("https://localhost:{}/", listener.local_addr().unwrap().port());
+            let server = async {
+                let (tcp, _) = listener.accept().await.unwrap();
+                let mut tls = acceptor.accept(tcp).await.unwrap();
+                // Before the request, anything would be an unexpected message.
+                tls.read_u8().await.unwrap();
+                let early = "HTTP/1.1 103 Early Hints\r\n\r\n".repeat(count as usize);
+                tls.write_all(early.as_bytes()).await.unwrap();
+                if passes {
+                    tls.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await.unwrap();
+                }
+                tls.flush().await.unwrap();
+                // Until the client closes the connection, in whatever way.
+                let _ = tls.read_to_end(&mut Vec::new()).await;
+            };
+            let config = ClientConfig {
+                server: String::new(),
+                ca_pem: Some(certificate.into_bytes()),
+                tls_server_name: None,
+                client_identity: None,
+                token: None,
+                token_file: None,
+            };
+            let limits = Limits {
+                timeout: Duration::from_secs(60),
+                max_response: 1024,
+            };
+            let client = HttpClient::try_new(&config, limits).unwrap();
+            // The client is dropped with its connections when it has the response.
+            let asked = async move { client.send(Method::GET, uri.parse().unwrap(), "", Bytes::new()).await };
+            let (response, ()) = tokio::join!(asked, server);
+            let status = response.map(|r| r.status().as_u16()).map_err(|e| e.to_string());
+            let expected = if passes {
+                Ok(204)
+            } else {
+                Err(InterimLimit::error_text())
+            };
+            assert_eq!(status, expected, "{count}");
+        }
     }
 }

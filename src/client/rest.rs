@@ -203,6 +203,7 @@ impl Client {
         Ok(Events {
             body: response.into_body(),
             pending: BytesMut::new(),
+            searched: 0,
         })
     }
 }
@@ -211,6 +212,8 @@ impl Client {
 pub struct Events {
     body: Incoming,
     pending: BytesMut,
+    /// Bytes of `pending` that are known to contain no line end. A line may arrive in thousands of frames.
+    searched: usize,
 }
 
 impl Events {
@@ -220,11 +223,13 @@ impl Events {
     /// Cancel safe: a partial line stays buffered.
     pub async fn next(&mut self) -> Option<Value> {
         loop {
-            if let Some(end) = self.pending.iter().position(|b| *b == b'\n') {
-                let line = self.pending.split_to(end + 1);
+            if let Some(end) = self.pending[self.searched..].iter().position(|b| *b == b'\n') {
+                let line = self.pending.split_to(self.searched + end + 1);
+                self.searched = 0;
                 // A line that is not JSON ends the watch like a broken connection: the caller lists again.
                 return json::decode(&line).ok();
             }
+            self.searched = self.pending.len();
             // A line without an end must not grow for ever.
             if self.pending.len() > MAX_RESPONSE {
                 return None;

@@ -20,7 +20,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use imbl::OrdSet;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, LazyLock};
 
@@ -50,8 +50,8 @@ impl fmt::Display for Item {
 }
 
 /// The Secrets of each ServiceAccount, by its key. The sets are persistent, so a reader clones one under the lock
-/// and walks it without.
-type ByAccount = Mutex<HashMap<Str, OrdSet<Str>>>;
+/// and walks it without. The map is a tree, which never moves all accounts at once, as a hash table that grows does.
+type ByAccount = Mutex<BTreeMap<Str, OrdSet<Str>>>;
 
 fn account_key(key: &str, token: &AccountToken) -> Option<Str> {
     let (namespace, _) = key.split_once('/')?;

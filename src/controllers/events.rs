@@ -5,7 +5,7 @@
 
 use super::loopback::{Failure, Loopback, Path};
 use crate::apimachinery::time;
-use crate::apimachinery::validation::name_is_dns_subdomain;
+use crate::apimachinery::validation::{NameForm, name_is_dns_subdomain};
 use crate::apimachinery::value::{Str, Value};
 use crate::cache::TtlCache;
 use crate::json;
@@ -119,7 +119,7 @@ impl Recorder {
 /// The name of an event about an object, as client-go's `GenerateEventName` forms it: unique without a read.
 fn event_name(object: &str, nanos: i128) -> String {
     let name = format!("{object}.{nanos:x}");
-    match name_is_dns_subdomain(&name, false).is_empty() {
+    match name_is_dns_subdomain(&name, NameForm::Full).is_empty() {
         true => name,
         // Roles have names such as `system:a`, and any name may be as long as an event's.
         false => uuid::Uuid::new_v4().to_string(),
@@ -165,7 +165,7 @@ mod tests {
         let long = "x".repeat(250);
         for object in ["system:a", &long] {
             let name = event_name(object, 255);
-            assert!(name_is_dns_subdomain(&name, false).is_empty(), "{name}");
+            assert!(name_is_dns_subdomain(&name, NameForm::Full).is_empty(), "{name}");
         }
     }
 }

@@ -77,7 +77,7 @@ impl Followed {
 type ByKind = HashMap<(Str, Str), Arc<Followed>>;
 type Observer = Box<dyn Fn(&Arc<Resource>, &Change<'_, Tracked>) + Send + Sync>;
 
-/// All objects.
+/// What is known of all objects of the server, for the loops that do not care about their kind.
 pub(crate) struct Objects {
     followed: ArcSwap<ByKind>,
     observers: Mutex<Vec<Observer>>,

@@ -20,6 +20,7 @@ use super::loopback::{Failure, Loopback, Path, found};
 use super::sized;
 use super::term::Term;
 use crate::apimachinery::object::ObjectView as _;
+use crate::apimachinery::validation::{NameForm, name_is_dns_subdomain};
 use crate::apimachinery::value::{Map, Str, Value};
 use crate::client::{Change, Informer};
 use crate::json;
@@ -27,7 +28,7 @@ use crate::storage::{Entry, MinRevision, Storage};
 use crate::sync::Mutex;
 use crate::tasks::WorkQueue;
 use imbl::OrdSet;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use trigger::TriggerTimes;
@@ -73,7 +74,8 @@ impl SliceLabels {
 /// The EndpointSlices that one loop manages, by the key of their Service.
 struct OwnSlices {
     manager: &'static str,
-    keys: Mutex<HashMap<Str, OrdSet<Str>>>,
+    /// A tree, which never moves all Services at once, as a hash table that grows does.
+    keys: Mutex<BTreeMap<Str, OrdSet<Str>>>,
     informer: Informer<SliceLabels>,
     storage: Arc<dyn Storage>,
 }
@@ -173,7 +175,7 @@ fn controller_reference(kind: &str, name: &str, uid: &str) -> Value {
 /// `generateName` of the slices of a Service.
 fn name_prefix(service: &str) -> String {
     let prefix = format!("{service}-");
-    match crate::apimachinery::validation::name_is_dns_subdomain(&prefix, true).is_empty() {
+    match name_is_dns_subdomain(&prefix, NameForm::Prefix).is_empty() {
         // Upstream checks the prefix as a name: with the dash it may be one character too long.
         true => prefix,
         false => service.to_owned(),

@@ -161,6 +161,7 @@ pub(crate) fn parse_delete_options(bytes: &[u8], body_type: BodyType) -> std::re
         return parse(bytes, body_type);
     }
     let unknown = protobuf::open(bytes)?;
+    // The kind alone is an error, which needs no decoded message.
     if !matches!(&*unknown.kind, "" | "DeleteOptions") {
         return Ok(Document::from(type_meta(&unknown)));
     }

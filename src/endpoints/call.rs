@@ -124,6 +124,7 @@ impl Call {
     pub(crate) fn offer(&self) -> Offer {
         let has_table = match self.route.subresource() {
             Some(sub) => sub.has_table(),
+            // Upstream's storage of reviews cannot convert them to tables.
             None => !matches!(self.resource().backing, Backing::CreateOnly(_)),
         };
         if has_table { Offer::Objects } else { Offer::Metadata }
@@ -178,6 +179,7 @@ impl Call {
             return Ok(());
         }
         match object.namespace() {
+            // Filled in, as upstream's `EnsureObjectNamespaceMatchesRequestNamespace` does.
             "" => object.set_meta("namespace", wanted),
             ns if ns == wanted => {}
             _ => {

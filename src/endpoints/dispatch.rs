@@ -11,7 +11,7 @@ use super::call::Call;
 use super::offload::{is_heavy, offload_error_status};
 use super::route::Action;
 use super::verbs::{self, VerbResult};
-use crate::apimachinery::codec::budget::decoded_size_limit;
+use crate::apimachinery::codec::budget::{decoded_size_limit, decoded_yaml_size_limit};
 use crate::apimachinery::status::Result;
 use crate::registry::resource::Backing;
 use crate::request::Body;
@@ -35,11 +35,13 @@ pub(super) async fn run(action: Action, call: Call, body: Body) -> VerbResult {
         return verbs::run(action, call, body).await;
     };
     let (received, reservation) = receive(body, reservation).await?;
-    // `application/yaml` and `application/apply-patch+yaml`. Their parser also buffers tokens, so the limit is
-    // higher.
-    let is_yaml = body::media_type(&call.parts.headers).ends_with("yaml");
     // The most that decoders may use, not what they usually use: clients choose the worst body.
-    let memory = decoded_size_limit(received.len(), is_yaml) + live_size(&call) * MEMORY_PER_STORED_BYTE;
+    let decoded = match body::media_type(&call.parts.headers).ends_with("yaml") {
+        // `application/yaml` and `application/apply-patch+yaml`.
+        true => decoded_yaml_size_limit(received.len()),
+        false => decoded_size_limit(received.len()),
+    };
+    let memory = decoded + live_size(&call) * MEMORY_PER_STORED_BYTE;
     let work = async move {
         let answer = verbs::run(action, call, received.into_body()).await;
         // Only now: the body is in memory until the verb has answered.

@@ -85,6 +85,7 @@ pub(crate) fn install(
         published
             .openapi
             .set(&v3::key(&gv), Arc::new(move |to| write_group_version(&of, &rows, to)));
+        // After the documents, so that what can be requested is also described.
         server.container().replace(WebService {
             root: group.root(),
             handler: Arc::new(group),

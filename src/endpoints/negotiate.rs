@@ -103,7 +103,7 @@ pub(crate) enum Offer {
 pub(crate) struct Negotiated {
     /// The encoding.
     pub media: Media,
-    /// The transformation.
+    /// What the `as` parameter of the accepted media type asks for.
     pub transform: Transform,
     /// Whether to indent (JSON only).
     pub pretty: bool,
@@ -239,6 +239,7 @@ fn transform(clause: &Clause<'_>, media: Media, offer: Offer) -> Option<Transfor
         return Some(Transform::None);
     }
     let version = match (parts[1], parts[2]) {
+        // Errors and discovery documents have no metadata to reduce them to.
         _ if offer == Offer::Plain => return None,
         (Some("meta.k8s.io"), Some("v1")) => "v1",
         (Some("meta.k8s.io"), Some("v1beta1")) => "v1beta1",

@@ -43,9 +43,9 @@ pub(crate) struct Conversions {
 pub(crate) struct CompiledVersion {
     /// Its name, such as `v1`.
     pub name: String,
-    /// Its schema.
+    /// Prunes, defaults and validates its objects.
     pub schema: Arc<KindSchema>,
-    /// Its selectable fields.
+    /// The fields that field selectors may name; `None` if it declares none.
     pub fields: Option<SelectableFields>,
 }
 
@@ -74,7 +74,7 @@ pub(crate) enum Error {
     /// Its strategy does not exist. Upstream's message.
     #[error("unknown conversion strategy {strategy:?} for CRD {definition}")]
     UnknownStrategy {
-        /// The strategy.
+        /// `spec.conversion.strategy`, as it is stored.
         strategy: String,
         /// The name of the definition.
         definition: String,

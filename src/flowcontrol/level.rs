@@ -87,7 +87,7 @@ struct State {
 pub(crate) struct Request {
     /// The caller.
     pub user: Arc<UserInfo>,
-    /// The parsed request.
+    /// For metrics by verb, and for the dump of requests.
     pub info: Arc<RequestInfo>,
     flow: u64,
     held_back: Arc<HeldBackFlows>,

@@ -150,6 +150,7 @@ pub(crate) async fn switch(
 }
 
 fn with_host(backend: &Backend, mut request: http::Request<Body>) -> http::Request<Body> {
+    // The low-level client of hyper adds no `Host` by itself.
     if !request.headers().contains_key(header::HOST)
         && let Ok(host) = HeaderValue::from_str(&backend.authority)
     {
@@ -176,6 +177,7 @@ async fn connect(backend: &Backend, tasks: &TaskGroup) -> Result<http1::SendRequ
         None => tcp::connect_starting_at(&backend.authority, 0).await?,
     };
     match &backend.tls {
+        // HTTP/1.1 only: requests that come here may be upgrades.
         Some(tls) => drive(dial::secure_tcp(connection, tls, Offer::Http1).await?.io, tasks).await,
         // Its reader pauses: a backend could send faster than this side parses.
         None => drive(TrackedStream::new(connection.tcp), tasks).await,
@@ -197,6 +199,7 @@ async fn drive(
             tracing::debug!("connection to a backend ended: {e}");
         }
     });
+    // Without its task the connection would make no progress, and the request would hang.
     if started {
         Ok(sender)
     } else {
@@ -215,6 +218,7 @@ fn exchange_error(e: &hyper::Error) -> String {
     if e.is_parse() {
         return format!("net/http: HTTP/1.x transport connection broken: {e}");
     }
+    // What Go reports for a connection that ends before the head of the response.
     "EOF".to_owned()
 }
 

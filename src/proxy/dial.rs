@@ -125,6 +125,7 @@ pub(crate) async fn dial_socket(
         addresses: 1,
     };
     match socket.protocol {
+        // A socket has no addresses that an error could name.
         Protocol::Tls => secure(io, None, tls, offer).await,
         Protocol::Http1 => Ok(plain(io, false)),
         // h2c with prior knowledge leaves no HTTP/1.1 for upgrades.
@@ -143,6 +144,7 @@ async fn over_tcp(
     io: fn(TcpStream) -> TrackedStream,
 ) -> Result<Dialed, DialError> {
     let TcpConnection { tcp, addresses } = connection;
+    // Read before the handshake takes the socket: Go's errors name both ends.
     let ends = tcp.local_addr().ok().zip(tcp.peer_addr().ok());
     let dialed = secure(io(tcp), ends, tls, offer).await?;
     Ok(Dialed { addresses, ..dialed })

@@ -127,6 +127,7 @@ impl Page {
 
     /// Ends the page: outputs what is still buffered, unchanged.
     pub fn finish(&mut self, out: &mut Vec<u8>) {
+        // A tag that never ended passes as it is.
         out.append(&mut self.rest);
     }
 

@@ -10,6 +10,7 @@
 //!   6 s for unacknowledged bytes ◄────────────── a byte arrives ──────────────┘
 //! ```
 
+use hyper_util::client::legacy::connect::Connected;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -127,6 +128,7 @@ impl TrackedStream {
 
     fn read(&mut self) {
         self.received.0.store(true, Ordering::Relaxed);
+        // An answer shows that the peer is alive, so the short limit is safe again.
         if let Some(unanswered) = &mut self.unanswered
             && std::mem::take(unanswered) >= LARGE_UPLOAD
         {
@@ -160,6 +162,13 @@ macro_rules! either {
     };
 }
 
+/// For hyper-util's client.
+impl hyper_util::client::legacy::connect::Connection for TrackedStream {
+    fn connected(&self) -> Connected {
+        Connected::new()
+    }
+}
+
 impl AsyncRead for TrackedStream {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if self.burst >= MAX_BURST {
@@ -168,9 +177,11 @@ impl AsyncRead for TrackedStream {
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
+        // The caller may pass a buffer that already holds something.
         let before = buf.filled().len();
         let read = either!(&mut self.bytes, Socket::Tcp(io) => Socket::Unix(io), Pin::new(io).poll_read(cx, buf));
         let new = buf.filled().len() - before;
+        // A reader that waits lets the other tasks run.
         self.burst = if read.is_pending() { 0 } else { self.burst + new };
         if new > 0 {
             self.read();

@@ -47,6 +47,7 @@ impl Links {
     pub fn rewritten(&self, link: &str) -> Option<String> {
         let parts = Parts::of(link)?;
         let elsewhere = parts.host.is_some_and(|h| !self.own.iter().any(|own| own == h));
+        // A relative link is right as it is: the browser resolves it against the page's own URL.
         if elsewhere || !parts.path.starts_with('/') {
             return None;
         }

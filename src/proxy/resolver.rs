@@ -1,13 +1,15 @@
 //! Name lookup for callers that check addresses. They connect to the address they have checked, instead of
 //! resolving the name a second time, which could give another one (CVE-2020-8562).
 
+use super::lookups::{self, LookupError};
+use super::tcp::DIAL_TIMEOUT;
 use std::future::Future;
-use std::io;
 use std::net::IpAddr;
 use std::pin::Pin;
+use tokio::time::Instant;
 
 /// A pending lookup.
-pub(crate) type Lookup<'a> = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'a>>;
+pub(crate) type Lookup<'a> = Pin<Box<dyn Future<Output = Result<Vec<IpAddr>, LookupError>> + Send + 'a>>;
 
 /// Resolves host names.
 pub(crate) trait Resolver: Send + Sync + 'static {
@@ -25,8 +27,8 @@ pub(crate) struct SystemResolver;
 impl Resolver for SystemResolver {
     fn lookup<'a>(&'a self, host: &'a str) -> Lookup<'a> {
         Box::pin(async move {
-            let found = tokio::net::lookup_host((host, 0)).await?;
-            Ok(found.map(|a| a.ip()).collect())
+            let found = lookups::system().find(host, Instant::now() + DIAL_TIMEOUT).await?;
+            Ok(found.into_iter().map(|a| a.ip()).collect())
         })
     }
 }

@@ -69,6 +69,7 @@ impl Decoder {
                 self.data = (left > 0).then_some((stream, left, fin));
                 self.ended = (left == 0 && fin).then_some(stream);
                 match (piece.is_empty(), left) {
+                    // An empty frame, which is only there to end the stream.
                     (true, 0) => continue,
                     (true, _) => return Ok(None),
                     (false, _) => return Ok(Some(Frame::Data(stream, piece))),
@@ -146,6 +147,7 @@ impl Encoder {
     fn stored(&mut self, block: &[u8]) -> Vec<u8> {
         let mut out = Vec::with_capacity(block.len() + 12);
         if !std::mem::replace(&mut self.has_started, true) {
+            // The head of zlib's format, once: all blocks of a connection are one stream.
             out.extend_from_slice(&[0x78, 0x01]);
         }
         let length = u16::try_from(block.len()).expect("headers of ours are short");

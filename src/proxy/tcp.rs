@@ -1,13 +1,14 @@
 //! Name lookup and TCP connect, and the errors of dialing in Go's words. Entry points: [`connect`] and its
 //! variants; TLS is added by `dial`, and which addresses are refused is decided in `outbound`.
 
+use super::lookups::{self, LookupError};
 use rustls::{AlertDescription, Error as TlsError};
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::net::TcpStream;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 /// Limit for name lookup and TCP connect together, as in Go's `http.DefaultTransport`.
 pub(crate) const DIAL_TIMEOUT: Duration = Duration::from_secs(30);
@@ -69,12 +70,21 @@ pub(super) fn host_of(authority: &str) -> &str {
 
 /// Looks up the addresses of `authority`.
 pub(super) async fn lookup(authority: &str, deadline: Instant) -> Result<Vec<SocketAddr>, DialError> {
-    let host = host_of(authority);
-    match timeout_at(deadline, tokio::net::lookup_host(authority)).await {
-        Err(_) => Err(DialError(format!("dial tcp: lookup {host}: i/o timeout"))),
-        Ok(Err(_)) => Err(DialError(format!("dial tcp: lookup {host}: no such host"))),
-        Ok(Ok(found)) => Ok(found.collect()),
+    let failed = |why: LookupError| DialError(format!("dial tcp: lookup {}: {why}", host_of(authority)));
+    if let Ok(address) = authority.parse::<SocketAddr>() {
+        return Ok(vec![address]);
     }
+    let parts = authority.rsplit_once(':');
+    let Some((host, port)) = parts.and_then(|(host, port)| Some((host, port.parse::<u16>().ok()?))) else {
+        return Err(failed(LookupError::NoSuchHost));
+    };
+    let found = lookups::system().find(host, deadline).await.map_err(failed)?;
+    Ok(found.iter().map(|a| with_port(*a, port)).collect())
+}
+
+fn with_port(mut address: SocketAddr, port: u16) -> SocketAddr {
+    address.set_port(port);
+    address
 }
 
 /// Connects to the first of these addresses that answers, starting at the `start`th. The error is that of the
@@ -95,11 +105,13 @@ pub(super) async fn connect_any(
         // others.
         let mut share = deadline.saturating_duration_since(Instant::now()) / left.max(1);
         left -= 1;
+        // The last one may use all the time that remains.
         if left > 0 {
             share = share.min(PER_ADDRESS_TIMEOUT);
         }
         let why = match tokio::time::timeout(share, TcpStream::connect(address)).await {
             Ok(Ok(tcp)) => {
+                // As Go's dialer: a small frame must not wait for the peer's acknowledgement.
                 tcp.set_nodelay(true)
                     .map_err(|e| DialError(format!("dial tcp {address}: {}", system_error("setsockopt", &e))))?;
                 return Ok(TcpConnection { tcp, addresses: count });

@@ -145,6 +145,7 @@ impl TlsBuilder {
         Ok(ClientTls {
             any: config(&[b"h2", b"http/1.1"])?,
             http1: config(&[b"http/1.1"])?,
+            // A name that is not valid makes the handshake fail, as in Go, and not the configuration.
             server_name: ServerName::try_from(inputs.server_name.clone()).ok(),
         })
     }
@@ -156,6 +157,7 @@ fn load_system_roots() -> RootCertStore {
     for e in &found.errors {
         tracing::warn!("a system root certificate was left out: {e}");
     }
+    // As Go, which skips system roots that it cannot parse.
     roots.add_parsable_certificates(found.certs);
     roots
 }

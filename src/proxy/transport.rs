@@ -297,6 +297,7 @@ impl Transport {
             };
             let mut failure = match outcome {
                 Ok(response) => {
+                    // Whatever its status: the address answers.
                     host.health.succeeded();
                     return Ok(response);
                 }
@@ -342,6 +343,7 @@ impl Transport {
         // Cloned out, so that requests need not wait while each host's state is read.
         let hosts: Vec<Arc<Host>> = self.lock().values().cloned().collect();
         let mut all: Vec<EndpointState> = hosts.iter().map(|h| h.state()).collect();
+        // The map has no order; the status page has one.
         all.sort_by(|a, b| a.address.cmp(&b.address));
         all
     }

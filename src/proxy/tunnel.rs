@@ -63,6 +63,7 @@ pub(crate) fn client_side_of(head: &mut Parts) -> Option<ClientSide> {
 
 fn take(version: Version, extensions: &mut Extensions) -> Option<ClientSide> {
     let is_http1 = matches!(version, Version::HTTP_10 | Version::HTTP_11);
+    // HTTP/2 cannot turn over a connection that other requests share.
     let upgrade = extensions.remove::<OnUpgrade>().filter(|_| is_http1)?;
     let context = extensions.get_mut::<RequestContext>();
     Some(ClientSide {

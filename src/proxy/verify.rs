@@ -132,6 +132,7 @@ impl GoLike {
         let Ok((_, parsed)) = x509_parser::parse_x509_certificate(leaf) else {
             return Err(X509Error("x509: malformed certificate".into()));
         };
+        // In Go's order: dates, name, usage.
         check_validity(&parsed, now)?;
         // A leaf in the bundle skips only the chain; name, validity and usage are checked as Go does.
         let ours = ParsedCertificate::try_from(leaf).is_ok_and(|p| verify_server_name(&p, name).is_ok());
@@ -158,10 +159,12 @@ impl Verdict for GoLike {
             now,
         } = *presented;
         let refused = match &self.webpki {
+            // No roots, no chain; but the bundle may hold the certificate itself.
             None => CertificateError::UnknownIssuer,
             Some(webpki) => match webpki.verify_server_cert(leaf, chain, name, ocsp, now) {
                 Ok(_) => return Ok(()),
                 Err(Error::InvalidCertificate(why)) => why,
+                // Not a verdict on the certificate, so the bundle has no say.
                 Err(other) => return Err(other),
             },
         };

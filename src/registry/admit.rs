@@ -44,6 +44,7 @@ pub(super) async fn mutate<'a>(
         warnings: cx.warnings.clone(),
         audit: cx.audit.clone(),
         deadline: cx.deadline,
+        // Of this write alone: what its plugins have changed decides which of them run again.
         reinvocation: Arc::default(),
     };
     store.admission.mutate(&attributes, object).await?;
@@ -83,6 +84,7 @@ impl Mutated<'_> {
         }
         let attributes = Attributes {
             name: name.to_owned(),
+            // Only creates with a generated name come here, so the copy is rare.
             ..self.attributes.clone()
         };
         self.admission.validate(&attributes, object).await

@@ -232,6 +232,7 @@ fn taken(store: &Store, object: &Value, dying: bool) -> Status {
         status
             .message
             .push_str(", the server was not able to generate a unique name for the object");
+        // Another attempt draws another suffix.
         status = status.with_retry_after(1);
     } else if dying {
         status.message.insert_str(0, "object is being deleted: ");

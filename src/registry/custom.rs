@@ -69,6 +69,7 @@ impl Store {
                 .schema
                 .manage_update(None, &mut object, &who, &FieldSet::new());
         }
+        // Copied, because admission borrows the object mutably.
         let name = object.name().to_owned();
         let write = (Operation::Create, name.as_str());
         let mutated = admit::mutate(self, cx, write, None, options, &mut object).await?;
@@ -88,6 +89,7 @@ impl Store {
         mut object: Value,
         options: &WriteOptions,
     ) -> Result<Value> {
+        // What admission compares with. The handler reads again, in a compare-and-swap loop of its own.
         let old = Arc::new(handler.live(cx, name).await?);
         let write = (Operation::Update, name);
         let mutated = admit::mutate(self, cx, write, Some(old), options, &mut object).await?;
@@ -125,6 +127,7 @@ fn bare(object: &Value) -> Value {
 
 /// Records field ownership in an object of a subresource's own kind.
 fn manage(kind: &GroupVersionKind, object: &mut Value, options: &WriteOptions) {
+    // A kind without a built-in type has no fields whose owners could be recorded.
     let definition = crate::api::protobuf::definition(&kind.api_version(), &kind.kind);
     let (Some(def), Some(manager)) = (definition, &options.manager) else {
         return;

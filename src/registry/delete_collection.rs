@@ -45,6 +45,7 @@ pub(super) async fn delete_collection(
     let mut outcome = Ok(());
     // After a failure none begins, but those in progress are brought to their end.
     while let Some(result) = results.next().await {
+        // The first error is the answer.
         outcome = outcome.and(result);
     }
     drop(results);
@@ -66,6 +67,7 @@ async fn delete_one(
         namespace: entry_namespace(store, entry.namespace()),
         ..cx.clone()
     };
+    // Admitted without a name, as upstream, where all deletions share the attributes of the request.
     match delete::delete_as(store, &cx, entry.name(), "", options).await {
         // Gone already: somebody else deleted it, which is what was asked for.
         Err(s) if s.code != 404 => {

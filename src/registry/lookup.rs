@@ -113,6 +113,7 @@ impl StoreLookup {
     /// 503 if there is none: it is looked up by a handler that is used before all stores are built.
     pub(crate) fn get(&self, group: &str, resource: &str) -> Result<Arc<Store>> {
         self.find(group, resource)
+            // The rows are fixed at start: what is missing now is not installed yet.
             .ok_or_else(|| Status::service_unavailable("the server is still starting"))
     }
 

@@ -121,6 +121,7 @@ fn kind_rules(store: &Store) -> MetaRules {
             NameRule::Label => name_is_dns_label,
             NameRule::Label1035 => name_is_dns1035_label,
             NameRule::PathSegment => name_is_path_segment,
+            // Left to the generic rules, which apply after these.
             NameRule::Any => |_, _| Vec::new(),
             NameRule::CanonicalIp => name_is_canonical_ip,
             NameRule::Declared => name_is_declared_subdomain,

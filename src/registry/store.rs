@@ -155,6 +155,7 @@ impl Store {
     /// # Errors
     /// 410 for an expired revision, 429 while storage is not ready, 504 for a revision in the future.
     pub(crate) async fn watch(&self, options: WatchOptions) -> Result<Box<dyn Watch>> {
+        // For the error, because the options are moved.
         let since = options.since;
         self.storage.watch(options).await.map_err(|e| errors::watch(&e, since))
     }

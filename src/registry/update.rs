@@ -129,6 +129,7 @@ impl Update<'_> {
         let gr = resource.group_resource();
         compute::leave_reactor_to_decode(live.json.len()).await;
         let old = Arc::new(live.decode());
+        // Before the transform, as in upstream's storage: a failed precondition comes before any other error.
         self.check_uid(&old)?;
 
         let mut new = (self.transform)(Some(&old))?;
@@ -323,6 +324,7 @@ fn as_create_options(options: &Arc<Value>) -> Arc<Value> {
         return options.clone();
     }
     let mut options = (**options).clone();
+    // As upstream's `newCreateOptionsFromUpdateOptions`: admission sees a create with its own options.
     options.set(&["kind"], "CreateOptions");
     Arc::new(options)
 }

@@ -23,25 +23,25 @@ pub enum Error {
     /// A group version has an invalid name or invalid priorities.
     #[error("{gv} cannot be served: {reason}")]
     Group {
-        /// The group version.
+        /// As it was given to the builder.
         gv: GroupVersion,
-        /// The reason.
+        /// The rule that it violates.
         reason: String,
     },
     /// A name of a kind or of its subresources is invalid or taken.
     #[error("the name {name:?} of {kind} cannot be used: {reason}")]
     Name {
-        /// The kind.
+        /// The kind that was to be served.
         kind: String,
-        /// The name.
+        /// The name as it was given.
         name: String,
-        /// The reason.
+        /// The rule that it violates.
         reason: String,
     },
     /// The schema of a kind is invalid.
     #[error("the schema of {kind} is wrong: {reason}")]
     Schema {
-        /// The kind.
+        /// The kind that was to be served.
         kind: String,
         /// The violations, joined.
         reason: String,

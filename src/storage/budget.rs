@@ -57,7 +57,7 @@ pub struct Budget {
 pub struct BudgetStats {
     /// The total limit.
     pub total: usize,
-    /// Current objects.
+    /// Current objects, in the form (maybe compressed) in which they are kept.
     pub objects: usize,
     /// Event history, including past states.
     pub history: usize,
@@ -203,6 +203,7 @@ impl Budget {
 /// The share of `available` bytes of one that uses `own` of `all` bytes.
 fn proportional(own: usize, available: usize, all: usize) -> usize {
     // In u128: the product of two byte counts can overflow usize.
+    // Both callers have compared `all` with a limit that it exceeds, so it is not 0.
     (own as u128 * available as u128 / all as u128) as usize
 }
 
@@ -260,6 +261,7 @@ impl Share {
 
 impl Drop for Share {
     fn drop(&mut self) {
+        // What a closed cache has used is free for the others.
         self.set(0, 0);
     }
 }

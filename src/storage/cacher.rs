@@ -44,7 +44,7 @@ const QUEUE: usize = 100;
 
 /// The content a cacher starts with.
 pub struct Initial {
-    /// The current state.
+    /// The objects after the last of `events`.
     pub state: Snapshot,
     /// `events` holds all events after this revision.
     pub base: Revision,
@@ -202,6 +202,10 @@ impl Cacher {
 
     /// Delivers applied changes to the watchers they concern.
     pub fn dispatch(&self, events: &[Arc<Event>]) {
+        self.dispatch_at(events, Instant::now());
+    }
+
+    fn dispatch_at(&self, events: &[Arc<Event>], now: Instant) {
         let concerned = {
             let hub = self.hub.lock();
             if hub.is_empty() {
@@ -211,7 +215,7 @@ impl Cacher {
             hub.concerned(events)
         };
         self.counters.dispatched.add(events.len() as u64);
-        let (now, discarded_bytes) = (Instant::now(), self.discarded_bytes.load(Ordering::Relaxed));
+        let discarded_bytes = self.discarded_bytes.load(Ordering::Relaxed);
         // A watch that starts meanwhile has these events in its initial state or replay.
         let (sleepers, terminated) = hub::offer(concerned, events, now, discarded_bytes);
         self.counters.terminated.add(terminated);

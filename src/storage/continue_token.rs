@@ -29,6 +29,7 @@ pub fn encode(token: &ContinueToken, prefix: &str) -> String {
     let mut out = format!("{{\"v\":\"{VERSION}\",\"rv\":").into_bytes();
     json::encode_int(token.revision.map_or(-1, |r| r.0.cast_signed()), &mut out);
     out.extend_from_slice(b",\"start\":");
+    // Without the prefix, which comes from the next request's path: a token cannot lead to another namespace.
     let below = token.start.strip_prefix(prefix).unwrap_or(&token.start);
     json::encode_str(&format!("/{below}"), &mut out);
     out.push(b'}');

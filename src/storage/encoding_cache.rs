@@ -87,6 +87,7 @@ impl Slot {
 
     fn find(&self, values: &[(EncodingKey, CachedValue)], key: EncodingKey) -> Option<CachedValue> {
         let value = values.iter().find(|(k, _)| *k == key).map(|(_, v)| v.clone())?;
+        // Relaxed: an update that comes late only evicts the slot earlier.
         self.recently_used.store(true, Ordering::Relaxed);
         self.cache.reused.fetch_add(1, Ordering::Relaxed);
         Some(value)

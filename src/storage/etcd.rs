@@ -81,6 +81,8 @@ pub struct Options {
     pub budget: Arc<Budget>,
     /// Whether progress requests are reliable; `None` decides by the members' versions, as upstream does.
     pub trust_progress: Option<bool>,
+    /// Time after which a progress request without a sufficient response is repeated; upstream's 100 ms.
+    pub progress_retry: Duration,
 }
 
 impl Default for Options {
@@ -99,6 +101,7 @@ impl Default for Options {
             ring: Bounds::default(),
             budget: Budget::unlimited(),
             trust_progress: None,
+            progress_retry: progress::RETRY,
         }
     }
 }
@@ -141,6 +144,7 @@ impl Cluster {
             budget: options.budget,
             progress_reliable: AtomicBool::new(options.trust_progress.unwrap_or(false)),
             decide_by_version: options.trust_progress.is_none(),
+            progress_retry: options.progress_retry,
             compaction: Compaction::default(),
             no_space: AtomicBool::new(false),
         });

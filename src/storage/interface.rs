@@ -155,7 +155,7 @@ pub enum WatchItem {
     Initial(Arc<Entry>),
     /// All changes up to `revision` have been sent.
     Bookmark {
-        /// The revision reached.
+        /// Where a new watch can continue without missing a change.
         revision: Revision,
         /// True for the bookmark that ends the initial state (`k8s.io/initial-events-end`).
         initial_end: bool,
@@ -202,9 +202,9 @@ pub enum Error {
     Compacted(Revision),
     /// The requested revision was not reached within the freshness wait (504).
     TooNew {
-        /// The requested revision.
+        /// The revision to be reached, such as a client's `resourceVersion`.
         requested: Revision,
-        /// The revision reached.
+        /// Where the cache was when the wait ended.
         current: Revision,
     },
     /// Not yet, or no longer, serving; retry after this many seconds (429).

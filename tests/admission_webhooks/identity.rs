@@ -67,7 +67,6 @@ async fn a_webhook_behind_the_gateways_own_service_is_called_as_the_loopback_use
     }
     let own = json!({"service": {"namespace": "default", "name": "kubernetes", "path": "/apis/admission.example.com/v1/reviews"}});
     let hook = with(w.hook("own.example.com", ""), "clientConfig", own);
-    let hook = with(hook, "timeoutSeconds", 10);
     w.configure(Kind::Validating, "own", vec![hook]).await;
     let refused = w.create(CONFIGMAPS, &configmap("refused")).await;
     assert_eq!(refused.code, 418, "{refused:?}");

@@ -114,7 +114,9 @@ impl World {
     /// A webhook that is served at this path and wants to see configmaps.
     pub(crate) fn hook(&self, name: &str, path: &str) -> Value {
         let url = format!("https://127.0.0.1:{}/{path}", self.server.port);
-        json!({"name": name, "sideEffects": "None", "admissionReviewVersions": ["v1"], "timeoutSeconds": 1,
+        // Short only where there is no answer to wait for: on a busy machine, an answer may take a second.
+        let timeout = if path == "hang" { 1 } else { 10 };
+        json!({"name": name, "sideEffects": "None", "admissionReviewVersions": ["v1"], "timeoutSeconds": timeout,
             "clientConfig": {"url": url, "caBundle": (self.server.bundle)},
             "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}]})
     }

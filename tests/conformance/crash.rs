@@ -110,7 +110,8 @@ fn every_acknowledged_write_survives_a_kill() {
         .build()
         .unwrap();
     let (mut revision, mut rounds) = (1, 0u64);
-    while rounds < 25 && Instant::now() < deadline {
+    // A few rounds however slow the machine is, and more if there is time.
+    while rounds < 3 || (rounds < 25 && Instant::now() < deadline) {
         // Spread the kills over the duration of a checkpoint.
         let after = Duration::from_micros((rounds * 7919) % 90_000);
         let acknowledged = run_and_kill(dir.path(), after);
@@ -144,5 +145,4 @@ fn every_acknowledged_write_survives_a_kill() {
         engine.shutdown();
         rounds += 1;
     }
-    assert!(rounds >= 3, "only {rounds} rounds in the time");
 }

@@ -156,7 +156,7 @@ fn compaction_during_a_partition_ends_watches_and_reloads() {
         cut.ways[0].sever();
         t.delete("ns/gone", gone.revision).await.unwrap();
         let mut last = start;
-        for i in 0..20 {
+        for i in 1..=20 {
             last = insist(t, "ns/a", &i.to_string()).await;
         }
         two.etcd.ctl(&["compact", &last.0.to_string()]);

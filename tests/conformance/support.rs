@@ -3,7 +3,7 @@
 use crate::etcd_process::Etcd;
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use torana::json;
 use torana::testing::storage::Bounds;
 use torana::testing::storage::Encryption;
@@ -83,6 +83,16 @@ impl Backend {
         }
     }
 
+    /// Opens the resources of the suite, and waits until their caches are filled. A write made before then need not
+    /// be in the cache when it is acknowledged, and the history of a cache begins with it.
+    async fn loaded(self) -> Self {
+        for name in ["configmaps", "events", "secrets"] {
+            self.resource(name);
+        }
+        until_loaded(&*self.engine).await;
+        self
+    }
+
     pub(crate) fn resource(&self, name: &str) -> Arc<dyn Storage> {
         match &self.encryption {
             None => self.engine.resource(config(name)),
@@ -97,6 +107,15 @@ impl Backend {
     }
 }
 
+/// Waits until the caches of all resources opened so far are filled.
+pub(crate) async fn until_loaded(engine: &dyn torana::testing::storage::Backend) {
+    let until = Instant::now() + PATIENCE;
+    while let Err(why) = engine.loaded() {
+        assert!(Instant::now() < until, "{why}");
+        tokio::task::yield_now().await;
+    }
+}
+
 /// A new gateway's view of a cluster.
 pub(crate) async fn cluster(etcd: &Etcd) -> Arc<Cluster> {
     cluster_with(etcd, None, Bounds::default()).await
@@ -108,13 +127,20 @@ async fn cluster_with(etcd: &Etcd, trust_progress: Option<bool>, ring: Bounds) -
         ..Access::default()
     };
     let options = etcd::Options {
-        freshness_wait: Duration::from_millis(500),
+        freshness_wait: FRESHNESS_WAIT,
         ring,
         trust_progress,
         ..etcd::Options::default()
     };
     Cluster::connect(&access, options).await.unwrap()
 }
+
+/// Long enough for anything on a busy machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long a read of a future revision waits. Less than in production, because tests wait for it to end, and
+/// more than a commit takes on a busy machine, because others wait for one.
+const FRESHNESS_WAIT: Duration = Duration::from_secs(2);
 
 /// The number of events that a resource's history holds in a [`Backend`].
 pub(crate) const RING: usize = 1000;
@@ -129,7 +155,7 @@ fn ring() -> Bounds {
 /// Production options, except that a read of a future revision gives up sooner.
 pub(crate) fn options() -> Options {
     Options {
-        freshness_wait: Duration::from_millis(200),
+        freshness_wait: FRESHNESS_WAIT,
         ..Options::default()
     }
 }
@@ -151,8 +177,8 @@ pub(crate) fn run<F: Future<Output = ()>>(kind: BackendKind, claim: fn(Backend) 
         let backend = match kind {
             BackendKind::Embedded => Backend::embedded(),
             BackendKind::Encrypted => Backend::encrypted(),
-            BackendKind::Etcd => Backend::etcd(None).await,
-            BackendKind::EtcdProgress => Backend::etcd(Some(true)).await,
+            BackendKind::Etcd => Backend::etcd(None).await.loaded().await,
+            BackendKind::EtcdProgress => Backend::etcd(Some(true)).await.loaded().await,
         };
         claim(backend).await;
     });

@@ -2,6 +2,7 @@
 
 use crate::support::*;
 use futures_util::FutureExt;
+use std::time::Instant;
 use torana::testing::storage::{Error, MinRevision, Revision, WatchItem, WatchOptions};
 
 pub(crate) async fn changes_arrive_in_order_with_their_type(b: Backend) {
@@ -101,6 +102,12 @@ pub(crate) async fn a_watch_older_than_history_reports_where_history_begins(b: B
     let first = create(&s, "ns/first", "1").await;
     let names: Vec<String> = (0..=RING).map(|i| format!("ns/{i}")).collect();
     futures_util::future::join_all(names.iter().map(|name| create(&s, name, "1"))).await;
+    let until = Instant::now() + PATIENCE;
+    // The history is the cache's, which may lag behind the acknowledgements.
+    while s.count() <= names.len() {
+        assert!(Instant::now() < until, "the cache has {} objects", s.count());
+        tokio::task::yield_now().await;
+    }
     let since = |r| WatchOptions {
         since: Some(r),
         ..from_now()

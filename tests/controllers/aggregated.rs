@@ -35,7 +35,8 @@ fn a_namespace_remains_until_its_backend_has_deleted_its_objects() {
     assert!(exists(&g, &["namespace", "far"]));
 
     let _backend = g.with_example();
-    g.kubectl(&["wait", "--for=delete", "namespace/far", "--timeout=60s"]);
+    // The loop backs off for up to a minute while the backend is away.
+    g.kubectl(&["wait", "--for=delete", "namespace/far", "--timeout=120s"]);
     assert!(
         !g.kubectl(&["get", "--raw", ALL]).contains("\"one\""),
         "the backend's objects went first"

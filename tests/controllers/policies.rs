@@ -46,7 +46,7 @@ fn status(g: &Gateway, path: &str) -> String {
 fn expressions_that_do_not_fit_the_types_get_warnings() {
     let (_dir, g) = gateway();
     g.kubectl_in(&["apply", "-f", "-"], Some(DEFINITION));
-    g.kubectl(&["wait", "--for=condition=Established", "crd/gadgets.shop.example.com"]);
+    g.until_established("gadgets.shop.example.com");
     g.kubectl_in(&["apply", "-f", "-"], Some(POLICY));
     wait_for("the policy is checked", || status(&g, ".observedGeneration") == "1");
     assert_eq!(

@@ -126,11 +126,7 @@ fn each_kind_of_deployment_passes_strict_server_side_validation() {
                      labels: {pod-security.kubernetes.io/enforce: restricted}\n";
     g.kubectl_in(&["apply", "-f", "-"], Some(namespace));
     g.kubectl_in(&["apply", "-f", "-"], Some(SERVICE_MONITOR));
-    g.kubectl(&[
-        "wait",
-        "--for=condition=Established",
-        "crd/servicemonitors.monitoring.coreos.com",
-    ]);
+    g.until_established("servicemonitors.monitoring.coreos.com");
     for (values, workload, expected) in [
         (&[][..], "statefulset/torana", "service/torana-pods"),
         (ETCD, "deployment/torana", "servicemonitor.monitoring.coreos.com/torana"),

@@ -2,6 +2,7 @@
 //! with `systemctl` and `journalctl` replaced by stand-ins. Installation is tested by
 //! `scripts/deploy-test.sh`.
 
+use crate::reserved_port;
 use crate::support::wait_for;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -31,6 +32,8 @@ const CHOWN: &str = "#!/bin/sh\n[ \"$1\" = torana: ] || [ \"$2\" = torana: ]\n";
 
 struct Machine {
     dir: tempfile::TempDir,
+    /// The port of the service, which stays its own while it is stopped.
+    reserved: (socket2::Socket, u16),
 }
 
 impl Drop for Machine {
@@ -57,6 +60,7 @@ impl Machine {
     fn boot() -> Self {
         let machine = Self {
             dir: tempfile::tempdir().expect("a temporary directory"),
+            reserved: reserved_port(),
         };
         let root = machine.dir.path();
         for dir in ["bin", "etc/torana", "var/lib/torana", "var/backups"] {
@@ -69,10 +73,9 @@ impl Machine {
         }
         std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_torana"), root.join("bin/torana")).expect("linked");
         // One port for all starts, so that kubeconfigs stay valid.
-        let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
+        let port = machine.reserved.1;
         let config = format!(
-            "apiVersion: torana.dev/v1alpha1\nkind: ToranaConfiguration\nbindAddress: 127.0.0.1\nsecurePort: {}\n",
-            free.expect("a free port").port()
+            "apiVersion: torana.dev/v1alpha1\nkind: ToranaConfiguration\nbindAddress: 127.0.0.1\nsecurePort: {port}\n"
         );
         std::fs::write(root.join("etc/torana/torana.yaml"), config).expect("written");
         machine.sh("systemctl start torana");

@@ -1,7 +1,7 @@
 //! The systemd unit.
 
 use crate::support::{Process, wait_for};
-use crate::{assert_flags_exist, check_with, has, read};
+use crate::{assert_flags_exist, check_with, has, read, reserved_port};
 use std::path::Path;
 use std::process::Command;
 
@@ -89,8 +89,8 @@ fn a_connection_to_the_socket_starts_the_server() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let data = dir.path().join("data");
     // The tool does not tell which port it got for 0.
-    let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
-    let port = free.expect("a free port").port().to_string();
+    let (_reserved, port) = reserved_port();
+    let port = port.to_string();
     let process = Process::spawn(
         Command::new("systemd-socket-activate")
             .arg(format!("--listen=127.0.0.1:{port}"))

@@ -12,6 +12,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// Set where a missing tool must fail the tests that need it instead of skipping them (`.ci/run` does).
@@ -70,14 +71,21 @@ pub(crate) fn certificates(dir: &Path) {
     }
 }
 
-/// Currently unused ports.
+/// Currently unused ports. They are below the ephemeral ports (32768 and above), which the kernel gives to
+/// whoever asks for any port or connects somewhere: a member needs its ports again when it is restarted, while
+/// gateways try to connect to them.
 fn ports(n: usize) -> Vec<u16> {
-    let held: Vec<_> = (0..n)
-        .map(|_| TcpListener::bind("127.0.0.1:0").expect("a port"))
-        .collect();
-    held.iter()
-        .map(|l| l.local_addr().expect("an address").port())
-        .collect()
+    const FIRST: u32 = 12_000;
+    const COUNT: u32 = 20_000;
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    // Test programs that run at the same time begin at different ports.
+    let begin = std::process::id() % COUNT * 199;
+    let next = |_| {
+        let at = (begin + NEXT.fetch_add(1, Ordering::Relaxed)) % COUNT;
+        u16::try_from(FIRST + at).expect("it is below 32768")
+    };
+    let unused = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
+    (0..COUNT).map(next).filter(unused).take(n).collect()
 }
 
 struct Member {
@@ -181,10 +189,13 @@ impl Etcd {
         panic!("etcd does not start");
     }
 
+    /// Waits until a member serves clients; false if it has ended, because one of its ports is taken.
     fn is_up(&mut self, i: usize, within: Duration) -> bool {
         let until = Instant::now() + within;
         while Instant::now() < until {
-            if TcpStream::connect(("127.0.0.1", self.members[i].port)).is_ok() {
+            // Not by connecting: the port may be another process's, and a member listens before it serves.
+            let log = std::fs::read_to_string(&self.members[i].log).unwrap_or_default();
+            if log.contains("ready to serve client requests") {
                 return true;
             }
             let child = self.members[i].child.as_mut().expect("it was started");

@@ -53,7 +53,7 @@ impl Plugin {
     /// Its entry in a list of encryption providers.
     pub(crate) fn provider(&self, name: &str) -> String {
         format!(
-            "  - kms: {{apiVersion: v2, name: {name}, endpoint: 'unix://{}', timeout: 1s}}\n",
+            "  - kms: {{apiVersion: v2, name: {name}, endpoint: 'unix://{}', timeout: 10s}}\n",
             self.socket.display()
         )
     }

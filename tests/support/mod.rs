@@ -7,6 +7,8 @@ pub(crate) mod kubelet;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
+use torana::apimachinery::Value;
+use torana::apimachinery::codec::json;
 
 /// A server process, killed by pid when dropped.
 pub(crate) struct Process {
@@ -243,6 +245,14 @@ impl Gateway {
         self.kubectl_output(args, None).status.success()
     }
 
+    /// Waits until a CustomResourceDefinition is served. Repeated, because `kubectl wait` fails on one without
+    /// conditions, as those of a new one are for a moment (with kube-apiserver, too).
+    pub(crate) fn until_established(&self, definition: &str) {
+        let crd = format!("crd/{definition}");
+        let wait = ["wait", "--for=condition=Established", "--timeout=120s", &crd];
+        wait_for("the definition is established", || self.kubectl_try(&wait));
+    }
+
     /// Runs kubectl, expects failure, and returns its standard error.
     pub(crate) fn kubectl_fails(&self, args: &[&str], stdin: Option<&str>) -> String {
         let out = self.kubectl_output(args, stdin);
@@ -274,6 +284,34 @@ impl Gateway {
         wait_for("the aggregated group answers", || {
             self.curl(&["/apis/gadgets.example.com/v1"]).is_ok()
         });
+        // The group answers before the first probe of its backend. kubectl also needs the resources in discovery,
+        // which has none until that probe succeeded.
+        wait_for("the aggregated group is discovered", || {
+            let seen = self.backend_status("v1.gadgets.example.com");
+            seen.str_at(&["available"]) == "True" && seen.str_at(&["discovery"]) == "Current"
+        });
+        self.until_openapi_is_collected("v1.gadgets.example.com");
         process
+    }
+
+    /// The entry of an APIService in `/debug/aggregator`; null if there is none.
+    fn backend_status(&self, name: &str) -> Value {
+        let page = self.curl(&["-H", "Accept: application/json", "/debug/aggregator"]);
+        let page = json::decode(page.unwrap_or_default().as_bytes()).unwrap_or_default();
+        let items = page.get("items").items();
+        let found = items.iter().find(|item| item.str_at(&["name"]) == name);
+        found.cloned().unwrap_or_default()
+    }
+
+    /// Waits until the gateway has asked the backend of an APIService for its OpenAPI documents, and has parsed them.
+    pub(crate) fn until_openapi_is_collected(&self, name: &str) {
+        wait_for("the OpenAPI documents are collected", || {
+            let seen = self.backend_status(name);
+            ["openapiV2", "openapiV3"].into_iter().all(|key| {
+                let document = seen.at(&["documents", key]);
+                // A backend need not have both.
+                document.str_at(&["state"]) == "Current" || !document.str_at(&["error"]).is_empty()
+            })
+        });
     }
 }

@@ -7,10 +7,15 @@
 //! messages.
 
 pub mod meta;
+mod names;
 pub mod net;
 pub mod objects;
 
 pub use meta::{MetaRules, validate_object_meta, validate_object_meta_update};
+pub use names::{
+    NameFn, NameForm, name_is_canonical_ip, name_is_declared_subdomain, name_is_dns_label, name_is_dns_subdomain,
+    name_is_dns1035_label, name_is_path_segment,
+};
 pub use net::{cidr, ip, parse_ip};
 pub use objects::{domain_prefixed_path, validate_conditions};
 
@@ -323,82 +328,9 @@ pub fn http_header_name(s: &str) -> Vec<String> {
     )]
 }
 
-/// A kind's name check. `prefix` is true for a `generateName`, to which a suffix will be added.
-pub type NameFn = fn(name: &str, prefix: bool) -> Vec<String>;
-
-/// Masks the trailing dash of a `generateName`. Upstream replaces its last *two* characters by `a`
-/// (`pkg/api/validation/generic.go`), so `x.-` passes.
-fn masked(name: &str, prefix: bool) -> std::borrow::Cow<'_, str> {
-    if prefix && name.len() > 1 && name.ends_with('-') {
-        // Cut between characters: Go cuts bytes, but a name with other characters fails the check anyway.
-        let cut = (0..=name.len() - 2)
-            .rev()
-            .find(|&i| name.is_char_boundary(i))
-            .unwrap_or(0);
-        format!("{}a", &name[..cut]).into()
-    } else {
-        name.into()
-    }
-}
-
-/// The name check of most kinds: a DNS subdomain.
-pub fn name_is_dns_subdomain(name: &str, prefix: bool) -> Vec<String> {
-    dns1123_subdomain(&masked(name, prefix))
-}
-
-/// The name check of kinds with declarative validation. It ignores `generateName` and reports the maximum
-/// length in bytes.
-pub fn name_is_declared_subdomain(name: &str, prefix: bool) -> Vec<String> {
-    if prefix {
-        return Vec::new();
-    }
-    let mut out = dns1123_subdomain(name);
-    // Declarative validation words the limit in bytes.
-    let coded = too_long(SUBDOMAIN_MAX);
-    if let Some(long) = out.iter_mut().find(|m| **m == coded) {
-        *long = format!("must be no more than {SUBDOMAIN_MAX} bytes");
-    }
-    out
-}
-
-/// The name check of Namespaces and some other kinds: a DNS label.
-pub fn name_is_dns_label(name: &str, prefix: bool) -> Vec<String> {
-    dns1123_label(&masked(name, prefix))
-}
-
-/// The name check of Services: a DNS-1035 label.
-pub fn name_is_dns1035_label(name: &str, prefix: bool) -> Vec<String> {
-    dns1035_label(&masked(name, prefix))
-}
-
-/// The name must be an IP address in its canonical form; a prefix never is one.
-pub fn name_is_canonical_ip(name: &str, _prefix: bool) -> Vec<String> {
-    net::canonical_ip(name)
-}
-
-/// The name check of kinds whose names only have to fit into a URL path, such as RBAC objects.
-pub fn name_is_path_segment(name: &str, prefix: bool) -> Vec<String> {
-    if prefix {
-        path_segment_prefix(name)
-    } else {
-        path_segment_name(name)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn ip_address_names_must_be_canonical() {
-        assert_eq!(name_is_canonical_ip("192.0.2.1", false), [""; 0]);
-        assert_eq!(name_is_canonical_ip("192.0.2.01", false), ["must not have leading 0s"]);
-        assert_eq!(
-            name_is_canonical_ip("FD00::1", false),
-            ["must be in canonical form (\"fd00::1\")"]
-        );
-        assert!(!name_is_canonical_ip("x-", true).is_empty());
-    }
 
     #[test]
     fn labels_and_subdomains_are_distinguished() {
@@ -430,24 +362,6 @@ mod tests {
         assert_eq!(
             qualified_name(&"k".repeat(64)),
             ["name part must be no more than 63 bytes"]
-        );
-    }
-
-    #[test]
-    fn generate_name_check_masks_the_last_two_characters() {
-        assert!(name_is_dns_subdomain("x.-", true).is_empty());
-        assert!(!name_is_dns_subdomain("x.-", false).is_empty());
-        assert!(name_is_dns_subdomain("é-", true).is_empty());
-        assert!(!name_is_dns_subdomain("-", true).is_empty());
-    }
-
-    #[test]
-    fn declarative_name_check_counts_bytes_and_ignores_prefixes() {
-        assert!(name_is_declared_subdomain("A_", true).is_empty());
-        assert_eq!(name_is_declared_subdomain("A_", false), dns1123_subdomain("A_"));
-        assert_eq!(
-            name_is_declared_subdomain(&"a".repeat(254), false),
-            ["must be no more than 253 bytes"]
         );
     }
 

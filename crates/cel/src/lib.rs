@@ -67,8 +67,8 @@ pub use value::{Dict, Fail, Key, List, Out, Record, Text, TreeError, Val, WrongN
 
 use std::sync::Arc;
 
-/// The variables and types that expressions may name. Copies share their declarations: environments that
-/// differ in a few of many variables cost only the difference.
+/// The variables that expressions may name. Copies share their declarations: environments that differ in a few of
+/// many variables cost only the difference.
 ///
 /// ```
 /// use torana_apimachinery::json;
@@ -96,8 +96,7 @@ pub struct Environment {
     variables: imbl::HashMap<Arc<str>, Schema>,
     /// The variable that was declared first; `None` after `forget_root`.
     root: Option<Arc<str>>,
-    types: Vec<Arc<ObjectType>>,
-    /// Maximum number of dots in the name of a variable or type.
+    /// Maximum number of dots in the name of a variable.
     dots: usize,
     constructs_objects: bool,
     binds: bool,
@@ -202,29 +201,18 @@ impl Environment {
         self.root = None;
     }
 
-    /// Declares a type by its name, so that expressions can construct objects of it.
-    pub fn declare_type(&mut self, of: Arc<ObjectType>) {
-        self.dots = self.dots.max(dots(&of.name));
-        // A later declaration replaces an earlier one of the same name.
-        self.types.retain(|t| t.name != of.name);
-        self.types.push(of);
-    }
-
     /// The schema that a variable was declared with.
     pub fn variable(&self, name: &str) -> Option<&Schema> {
         self.variables.get(name)
     }
 
-    /// Number of parts of the longest name of a variable or type, apart from those of constructed objects.
+    /// Number of parts of the longest name of a variable or built-in type, apart from those of constructed objects.
     fn longest_name(&self) -> usize {
         // `google.protobuf.Timestamp`
         1 + self.dots.max(2)
     }
 
     fn object_type(&self, name: &str) -> Option<Arc<ObjectType>> {
-        if let Some(of) = self.types.iter().find(|t| t.name == name) {
-            return Some(of.clone());
-        }
         match name {
             _ if !self.constructs_objects => None,
             "JSONPatch" => Some(value::json_patch::TYPE.clone()),

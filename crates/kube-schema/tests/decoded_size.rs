@@ -3,7 +3,7 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
-use torana_apimachinery::codec::budget::{DecodeBudget, decoded_size_limit};
+use torana_apimachinery::codec::budget::{DecodeBudget, decoded_size_limit, decoded_yaml_size_limit};
 use torana_apimachinery::codec::{cbor, json, yaml};
 use torana_kube_schema as api;
 
@@ -89,7 +89,12 @@ fn list(part: &str, close: &str) -> Vec<u8> {
     repeated("[0", |_| format!(",{part}"), &format!("]{close}"))
 }
 
-fn check(cases: &[(&str, Vec<u8>)], may_refuse: bool, is_yaml: bool, decode: impl Fn(&[u8]) -> Result<(), String>) {
+fn check(
+    cases: &[(&str, Vec<u8>)],
+    may_refuse: bool,
+    limit: fn(usize) -> usize,
+    decode: impl Fn(&[u8]) -> Result<(), String>,
+) {
     for (name, body) in cases {
         let (peak, refused) = decoded(|| decode(body));
         let factor = peak as f64 / body.len() as f64;
@@ -100,7 +105,7 @@ fn check(cases: &[(&str, Vec<u8>)], may_refuse: bool, is_yaml: bool, decode: imp
         );
         assert!(may_refuse || !refused, "{name} is refused");
         // A growing vector holds its old buffer until it has moved.
-        let most = decoded_size_limit(body.len(), is_yaml).max(DecodeBudget::MIN) * 3 / 2;
+        let most = limit(body.len()).max(DecodeBudget::MIN) * 3 / 2;
         assert!(peak <= most, "{name}: {peak} bytes, expected {most}");
     }
 }
@@ -123,7 +128,9 @@ fn json_trees_are_within_their_budget() {
         ("one number", repeated("0.", |_| "1".to_owned(), "")),
         ("one long string", repeated("\"", |_| "\\u00e9".to_owned(), "\"")),
     ];
-    check(&cases, false, false, |b| Ok(json::decode_with_duplicates(b).map(drop)?));
+    check(&cases, false, decoded_size_limit, |b| {
+        Ok(json::decode_with_duplicates(b).map(drop)?)
+    });
 }
 
 #[test]
@@ -154,7 +161,9 @@ fn yaml_trees_are_within_their_budget() {
             repeated(&format!("m: &m\n{keys}l:\n"), |_| "- {<<: *m}\n".to_owned(), "")
         }),
     ];
-    check(&cases, true, true, |b| Ok(yaml::decode_with_duplicates(b).map(drop)?));
+    check(&cases, true, decoded_yaml_size_limit, |b| {
+        Ok(yaml::decode_with_duplicates(b).map(drop)?)
+    });
 }
 
 #[test]
@@ -177,7 +186,7 @@ fn cbor_trees_are_within_their_budget() {
         ),
         ("empty maps", [&[0x9f][..], &vec![0xa0; LENGTH], &[0xff]].concat()),
     ];
-    check(&cases, true, false, |b| match cbor::decode(b) {
+    check(&cases, true, decoded_size_limit, |b| match cbor::decode(b) {
         Err(cbor::Error::TooDeep | cbor::Error::UnexpectedEof | cbor::Error::MapKey { .. }) => Ok(()),
         other => Ok(other.map(drop)?),
     });
@@ -197,7 +206,7 @@ fn protobuf_trees_are_within_their_budget() {
         ("empty finalizers", field(1, [0x72, 0].repeat(LENGTH / 2))),
         ("supplemental groups", field(2, field(14, field(4, vec![0; LENGTH])))),
     ];
-    check(&cases, true, false, |b| {
+    check(&cases, true, decoded_size_limit, |b| {
         let mut budget = DecodeBudget::of_body(b.len());
         api::protobuf::decode_message_within(pod, b, &mut budget)
             .map(drop)

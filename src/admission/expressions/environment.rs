@@ -256,7 +256,7 @@ impl Compiler {
         self
     }
 
-    /// Compiles an expression.
+    /// Compiles an expression, unless an equal one has been; a mistake is part of the result.
     pub(crate) fn compile(&self, text: &str, returns: Returns) -> Expression {
         let key = extend(&self.key, [&format!("{returns:?}"), text]);
         let program = Programs::get(key, || self.program(text, returns));

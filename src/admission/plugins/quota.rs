@@ -31,6 +31,7 @@ use amounts::Amounts;
 use async_trait::async_trait;
 use evaluate::{Rejection, Write, evaluate};
 use evaluator::Evaluator;
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -121,7 +122,7 @@ impl ResourceQuota {
             if attributes.dry_run {
                 return Ok(());
             }
-            let mut missed: Vec<Box<str>> = Vec::new();
+            let mut missed = HashSet::new();
             freshness = ReadConsistency::Latest;
             // One after the other. If one fails the others stay charged, which the controller's recount repairs;
             // undoing them could race with it.
@@ -129,7 +130,7 @@ impl ResourceQuota {
                 if let Some(used) = used
                     && !self.charge(quota, used).await?
                 {
-                    missed.push(quota.entry.key.clone());
+                    missed.insert(quota.entry.key.clone());
                 }
             }
             if missed.is_empty() {

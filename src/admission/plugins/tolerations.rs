@@ -33,7 +33,7 @@ pub(crate) fn merge(first: &[Value], second: &[Value]) -> Vec<Value> {
     merged
 }
 
-/// A parsed toleration.
+/// A toleration with the fields that upstream's comparison of them reads.
 struct Toleration<'a> {
     value: &'a Value,
     key: &'a str,

@@ -11,7 +11,6 @@ use crate::authz::AlwaysAllow;
 use crate::json;
 use crate::request::{AuditLevel, AuditTrail};
 use prometheus::Registry;
-use std::time::{Duration, Instant};
 
 /// A policy `p` for configmaps with these members of `spec`, and a binding `b` with these.
 struct World {
@@ -181,10 +180,8 @@ async fn expensive_expressions_end_at_the_cost_limit() {
     let world = World::new(&json!({"validations": [{"expression": cubic}]}), &json!({}));
     let mut object = json!({});
     object.set(&["l"], (0..10_000).collect::<Vec<i64>>());
-    let began = Instant::now();
     let refused = message(world.admit(&create(), &object).await);
     assert!(refused.contains("actual cost limit exceeded"), "{refused}");
-    assert!(began.elapsed() < Duration::from_secs(10));
     // Beyond the budget of the first attempt but within upstream's, the evaluation is repeated to its end.
     object.set(&["l"], (0..20).collect::<Vec<i64>>());
     assert_eq!(message(world.admit(&create(), &object).await), "");

@@ -19,7 +19,7 @@ const KIND: &str = "AdmissionReview";
 
 /// A review to be sent.
 pub(crate) struct Review<'a> {
-    /// Its version.
+    /// The version of `AdmissionReview` that the webhook accepts.
     pub version: ReviewVersion,
     /// Identifies it in the answer.
     pub uid: &'a str,

@@ -17,6 +17,7 @@ use bytes::Bytes;
 use config::Configuration;
 use http::{Request, Response};
 use prometheus::Registry;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -63,10 +64,13 @@ impl World {
     }
 
     fn metrics(&self) -> String {
-        prometheus::TextEncoder::new()
-            .encode_to_string(&self.registry.gather())
-            .unwrap()
+        text_of(&self.registry)
     }
+}
+
+fn text_of(registry: &Registry) -> String {
+    let text = prometheus::TextEncoder::new().encode_to_string(&registry.gather());
+    text.expect("metrics are text")
 }
 
 fn hook(name: &str, of: &FakeWebhook, edits: Value) -> Value {
@@ -244,12 +248,29 @@ async fn if_needed_webhooks_are_called_again_after_a_later_change() {
     );
 }
 
+/// The line that counts one refusal of a validating webhook.
+fn one_refusal(name: &str) -> String {
+    format!(
+        "apiserver_admission_webhook_rejection_count{{error_type=\"no_error\",name=\"{name}\",operation=\"CREATE\",\
+         rejection_code=\"400\",type=\"validating\"}} 1"
+    )
+}
+
 #[tokio::test]
 async fn validating_webhooks_are_called_side_by_side_and_the_first_error_wins() {
-    let slow = FakeWebhook::start(&["127.0.0.1"], |req: Request<Bytes>| async move {
-        tokio::time::sleep(Duration::from_millis(50)).await;
-        let uid = json::decode(req.body()).unwrap().str_at(&["request", "uid"]).to_owned();
-        review(json!({"uid": uid, "allowed": false, "status": {"message": "slow"}}))
+    let counted: Arc<OnceLock<Registry>> = Arc::default();
+    let by_now = counted.clone();
+    let slow = FakeWebhook::start(&["127.0.0.1"], move |req: Request<Bytes>| {
+        let by_now = by_now.clone();
+        async move {
+            // Not after a fixed time: the other webhook may take any time to connect to.
+            let quick = one_refusal("quick.x.io");
+            while !by_now.get().is_some_and(|r| text_of(r).contains(&quick)) {
+                tokio::task::yield_now().await;
+            }
+            let uid = json::decode(req.body()).unwrap().str_at(&["request", "uid"]).to_owned();
+            review(json!({"uid": uid, "allowed": false, "status": {"message": "slow"}}))
+        }
     })
     .await;
     let quick = webhook(|_| json!({"allowed": false, "status": {"reason": "Quick"}, "warnings": ["w"]})).await;
@@ -260,6 +281,7 @@ async fn validating_webhooks_are_called_side_by_side_and_the_first_error_wins() 
             hook("quick.x.io", &quick, json!({})),
         ],
     )]);
+    counted.set(world.registry.clone()).unwrap();
     let write = create();
     let refused = world.validate(&write, &json!({})).await.unwrap_err();
     assert_eq!(
@@ -270,11 +292,7 @@ async fn validating_webhooks_are_called_side_by_side_and_the_first_error_wins() 
     assert_eq!(write.warnings.take(), ["w"]);
     let metrics = world.metrics();
     for name in ["slow.x.io", "quick.x.io"] {
-        let line = format!(
-            "apiserver_admission_webhook_rejection_count{{error_type=\"no_error\",name=\"{name}\",operation=\"CREATE\",\
-             rejection_code=\"400\",type=\"validating\"}} 1"
-        );
-        assert!(metrics.contains(&line), "{metrics}");
+        assert!(metrics.contains(&one_refusal(name)), "{metrics}");
     }
 }
 

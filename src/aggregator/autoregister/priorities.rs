@@ -3,6 +3,7 @@
 /// A group, its priority, and its versions with their priorities.
 type Row = (&'static str, i64, &'static [(&'static str, i64)]);
 
+// Upstream's rows, with versions that are no longer served: a version without a row would get no APIService.
 const GROUPS: &[Row] = &[
     ("", 18000, &[("v1", 1)]),
     ("apps", 17800, &[("v1", 15)]),

@@ -112,6 +112,7 @@ async fn find_own_address(
 ) -> Option<SocketAddr> {
     // A Service that cannot be resolved is reported by the probe.
     let endpoints = resolver.endpoints(service).ok()?;
+    // All of them: a request may be sent to any.
     for authority in endpoints.all() {
         if let Some(own) = transport.find_own_address(authority).await {
             return Some(own);

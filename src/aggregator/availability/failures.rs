@@ -85,6 +85,7 @@ impl Failures {
         let Some(known) = self.checked.get(name) else { return };
         if let Some(users) = self.users.get_mut(&known.transport) {
             users.remove(name);
+            // Transports come and go with changes of their APIServices; empty sets would add up.
             if users.is_empty() {
                 self.users.remove(&known.transport);
             }
@@ -110,6 +111,7 @@ impl Failures {
     /// updated.
     pub(super) fn may_reword(&mut self, name: &str) -> bool {
         let now = Instant::now();
+        // Not checked by this process yet, so no text of it is there to be kept.
         let Some(known) = self.checked.get_mut(name) else {
             return true;
         };

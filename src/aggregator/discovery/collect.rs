@@ -101,6 +101,7 @@ impl State {
         *users -= 1;
         if *users == 0 {
             self.users.remove(&service);
+            // A backend's document goes with the last of the APIServices that share it.
             self.services.remove(&service);
             shrink(&mut self.users);
             shrink(&mut self.services);

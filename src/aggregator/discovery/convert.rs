@@ -102,6 +102,7 @@ pub fn from_resource_list(list: &Value, version: &str) -> Result<Value, Rejected
         let place = match places.get(parent) {
             Some(i) => *i,
             None => {
+                // As upstream, which makes up a parent that is not in the list.
                 places.insert(parent, resources.len());
                 let mut m = Map::new();
                 m.insert("resource", parent);

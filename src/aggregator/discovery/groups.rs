@@ -130,6 +130,7 @@ impl UnprotectedHandler for GroupHandler {
                 let query = Query::parse(req.uri().query().unwrap_or(""));
                 plain(document, req.headers(), &query)
             }
+            // As upstream: without an APIService, the group may be one of the servers below.
             None => self.delegate.clone().serve(req, authorized).await,
         }
     }

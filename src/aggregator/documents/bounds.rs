@@ -16,6 +16,7 @@ pub fn groups(document: &Value) -> Checked {
     count("the document", groups, MAX_GROUPS, "groups")?;
     for group in groups {
         let name = group.str_at(&["metadata", "name"]);
+        // First, because the messages below quote the name.
         named("a group", name)?;
         let versions = group.get("versions").items();
         count(&format!("group {}", quote(name)), versions, MAX_VERSIONS, "versions")?;
@@ -30,6 +31,7 @@ pub fn groups(document: &Value) -> Checked {
 /// Which limit is exceeded, and where.
 pub fn version(group: &str, entry: &Value) -> Checked {
     let version = entry.str_at(&["version"]);
+    // First, because `at` repeats it.
     named("a version", version)?;
     let at = format!("{group}/{version}");
     let resources = entry.get("resources").items();

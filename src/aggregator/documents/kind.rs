@@ -1,6 +1,6 @@
 //! [`DocumentKind`]: which documents the gateway keeps of each backend.
 
-/// Kinds of documents.
+/// The documents of a backend that are fetched, bounded and kept each on its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DocumentKind {
     /// The aggregated discovery entry of the version.

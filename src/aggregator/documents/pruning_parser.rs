@@ -123,6 +123,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
         Ok(Value::Int(i))
     }
     fn visit_u64<E>(self, i: u64) -> Result<Value, E> {
+        // As upstream's decoder, which makes a float of what no int64 holds.
         Ok(i64::try_from(i).map_or(Value::Float(i as f64), Value::Int))
     }
     fn visit_f64<E>(self, f: f64) -> Result<Value, E> {
@@ -147,6 +148,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
         let mut pairs: Vec<(Str, Value)> = Vec::new();
         while let Some(Key(key)) = map.next_key()? {
             let Some(shape) = self.shape.member(&key) else {
+                // Only its syntax is checked; it takes no memory.
                 map.next_value::<IgnoredAny>()?;
                 continue;
             };

@@ -61,6 +61,7 @@ static SCHEMA: Shape = Extensible(&[
     ("default", &Any),
     ("deprecated", &Scalar),
     ("description", &Scalar),
+    // A name in v2, an object in v3.
     ("discriminator", &Any),
     ("enum", &Any),
     ("example", &Any),
@@ -88,6 +89,7 @@ static SCHEMA: Shape = Extensible(&[
     ("readOnly", &Scalar),
     ("required", &WORDS),
     ("title", &Scalar),
+    // A word; JSON schema also has lists of them.
     ("type", &WORDS),
     ("uniqueItems", &Scalar),
     ("writeOnly", &Scalar),

@@ -81,6 +81,7 @@ pub fn v3_of(document: &Value) -> Option<Value> {
     let mut components = Map::new();
     // Schemas of API servers look alike in both versions, apart from their references.
     components.insert("schemas", map(document.get("definitions"), Value::clone));
+    // Only API keys have the same form in both versions.
     let keys = document.get("securityDefinitions").as_object();
     let keys: Map = keys
         .into_iter()
@@ -214,6 +215,7 @@ fn parameter(p: &Value) -> Value {
 
 fn response(r: &Value, produces: &[Str], from: &Source<'_>) -> Value {
     let mut out = Map::new();
+    // Required, in both versions.
     out.insert("description", r.str_at(&["description"]));
     if !r.get("schema").is_null() {
         out.insert("content", from.content(produces, r.get("schema")));
@@ -231,6 +233,7 @@ fn redirect(v: &mut Value) {
             m.insert("$ref", reference);
         }
         // The recursion is bounded by the depth that the parser allows.
+        // Collected, because the members change while they are visited.
         let keys: Vec<Str> = m.keys().map(Str::from).collect();
         for key in keys {
             if let Some(inner) = m.get_mut(&key) {

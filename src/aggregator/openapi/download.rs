@@ -160,6 +160,7 @@ impl Downloader {
         match outcome {
             Ok(()) => {
                 self.queue.forget(name);
+                // From now and not from the start, so that a slow backend gets a pause, too.
                 self.queue.add_after(name.clone(), PERIOD);
             }
             Err(why) => {

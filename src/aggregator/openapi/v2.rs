@@ -130,6 +130,7 @@ impl RemoteDocuments {
     }
 
     fn store(&self, of: &ApiService, part: Part) {
+        // Shares the compressed bytes. They are converted when a client first asks for the v3 form.
         let older = part.document.clone();
         let name = of.name.clone();
         let convert = move |to: &mut Pieces<'_>| {

@@ -58,6 +58,7 @@ impl<B> Gunzip<B> {
     /// Output that is to be sent now.
     fn unpacked(&mut self) -> Option<Bytes> {
         let length = self.decoder.get_ref().len();
+        // Collected otherwise: a frame for each piece of input would cost more than its decompression.
         let is_due = length >= FRAME || self.packed.is_empty() || self.turn == 0;
         (length > 0 && is_due).then(|| std::mem::take(self.decoder.get_mut()).into())
     }
@@ -103,6 +104,7 @@ where
             if !this.packed.is_empty() {
                 if this.turn == 0 {
                     this.turn = TURN;
+                    // Polled again after the other tasks of this reactor.
                     cx.waker().wake_by_ref();
                     return Poll::Pending;
                 }

@@ -47,6 +47,7 @@ impl Identities {
         }
         let identity = Identity::try_of(user)?;
         identity.state(headers);
+        // The slot keeps the user alive, so nobody else gets its address while it is cached.
         let user = user.clone();
         slot.store(Some(Arc::new(CachedIdentity { user, identity })));
         Ok(())
@@ -55,6 +56,7 @@ impl Identities {
 
 /// The slot of a user. Dividing by the size maps adjacent allocations to different slots.
 fn slot_of(user: &Arc<UserInfo>) -> usize {
+    // Neighbours on the heap are a size apart; the division spreads them over the slots.
     Arc::as_ptr(user).addr() / size_of::<UserInfo>() % SLOTS
 }
 

@@ -89,6 +89,7 @@ impl ProxyHandler {
                 return Err(end(responses::error(StatusCode::INTERNAL_SERVER_ERROR, &text)));
             }
         };
+        // Without a name, the backend would take the request for the gateway's own.
         if user.name.is_empty() {
             return Err(end(responses::error(StatusCode::INTERNAL_SERVER_ERROR, "missing user")));
         }

@@ -38,6 +38,7 @@ pub(crate) async fn tunnel(
         Err(e) => return unavailable(format!("error dialing backend: {e}")),
     };
     let handshake = http1::Builder::new()
+        // As Go's client writes header names.
         .title_case_headers(true)
         .handshake::<_, Body>(io)
         .await;

@@ -5,7 +5,7 @@ use crate::apimachinery::value::{Str, Value};
 use crate::storage::Entry;
 use std::sync::{Arc, OnceLock};
 
-/// A parsed Service.
+/// What routing reads of a Service.
 #[derive(Clone, Debug)]
 pub(crate) struct Service {
     /// The Service's type.
@@ -44,7 +44,7 @@ pub(crate) struct ServicePort {
     pub address: Arc<str>,
 }
 
-/// A parsed EndpointSlice.
+/// What routing reads of an EndpointSlice.
 #[derive(Clone, Debug)]
 pub(crate) struct EndpointSlice {
     /// The slice's storage key.

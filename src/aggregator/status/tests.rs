@@ -68,9 +68,6 @@ async fn an_address_that_is_not_used_any_more_is_not_listed() {
             }
         })
     };
-    let dead = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let refused = dead.local_addr().unwrap().port();
-    drop(dead);
     let [old, new] = [backend(gone.clone()).await, backend(gone).await];
     let w = World::start(MemoryStorage::new(), MemoryStorage::new()).await;
     let service = json!({"metadata": {"name": "ext"}, "spec": {"type": "ExternalName", "externalName": "127.0.0.1"}});
@@ -86,8 +83,8 @@ async fn an_address_that_is_not_used_any_more_is_not_listed() {
         let is = || async { (told().await == (wanted.0.clone(), wanted.1.to_owned())).then_some(()) };
         w.until(&format!("{wanted:?}"), is).await;
     };
-    w.api_services.set("v1.g", &apiservice("g", &pki.ca_pem, refused));
-    until((format!("127.0.0.1:{refused} Ejected"), "Open")).await;
+    w.api_services.set("v1.g", &apiservice("g", &pki.ca_pem, DEAD.port()));
+    until((format!("{DEAD} Ejected"), "Open")).await;
     w.api_services.set("v1.g", &apiservice("g", &pki.ca_pem, old.port()));
     until((format!("127.0.0.1:{} Good", old.port()), "Closed")).await;
     w.until_condition("v1.g", "True/Passed/all checks passed").await;

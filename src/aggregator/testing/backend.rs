@@ -14,7 +14,7 @@ use rustls::server::WebPkiClientVerifier;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
@@ -108,6 +108,23 @@ fn config(cert: CertificateDer<'static>, key: &KeyPair, alpn: &[&[u8]]) -> Arc<r
     Arc::new(c)
 }
 
+/// A port that nobody else is given while no backend listens there.
+pub(crate) struct ReservedPort(TcpSocket);
+
+impl ReservedPort {
+    pub(crate) fn new() -> Self {
+        let socket = TcpSocket::new_v4().unwrap();
+        // So that backends can listen beside it, one after the other.
+        socket.set_reuseaddr(true).unwrap();
+        socket.bind(([127, 0, 0, 1], 0).into()).unwrap();
+        Self(socket)
+    }
+
+    pub(crate) fn number(&self) -> u16 {
+        self.0.local_addr().unwrap().port()
+    }
+}
+
 /// A running backend, stopped on drop.
 pub(crate) struct Backend {
     pub authority: String,
@@ -136,7 +153,7 @@ impl Backend {
         Self::http_at(0, pki, streams, service).await
     }
 
-    /// Like [`Backend::http`], on the port of a backend that was stopped.
+    /// Like [`Backend::http`], on a [`ReservedPort`].
     pub(crate) async fn http_at<F, R>(port: u16, pki: &Pki, streams: u32, service: F) -> Self
     where
         F: Fn(http::Request<Incoming>) -> R + Clone + Send + 'static,

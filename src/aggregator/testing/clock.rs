@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::sync::mpsc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 /// Yields that suffice for all tasks to finish the work that needs no time.
@@ -20,6 +21,20 @@ impl Still {
         // Tokio does not auto-advance while blocking work is running.
         tokio::task::spawn_blocking(move || until.recv());
         Self { _held: held }
+    }
+
+    /// Runs `work` to its end, without advancing the clock.
+    pub(crate) async fn run<T>(&self, what: &str, work: impl Future<Output = T>) -> T {
+        let limit = Instant::now() + Duration::from_secs(60);
+        let mut work = std::pin::pin!(work);
+        loop {
+            let polled = std::future::poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await;
+            if let Poll::Ready(done) = polled {
+                return done;
+            }
+            assert!(Instant::now() < limit, "{what} does not end");
+            tokio::task::yield_now().await;
+        }
     }
 
     /// Yields until `f` returns a value, without advancing the clock.

@@ -16,6 +16,8 @@ use tokio::time::Instant;
 const CHECK: Duration = Duration::from_millis(300);
 /// Time for which failed objects are tried again.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Longest wait for the server to become ready. One that never does may still take the manifests.
+const START: Duration = Duration::from_secs(60);
 /// Delay between two attempts.
 const RETRY: Duration = Duration::from_millis(50);
 
@@ -56,6 +58,8 @@ impl Applier {
     /// # Cancel safety
     /// Cancel safe: a write in progress completes.
     pub(crate) async fn run(mut self) {
+        // Nothing establishes definitions before, nor makes the accounts of pods, and `PATIENCE` would pass in vain.
+        let _ = tokio::time::timeout(START, self.until_ready()).await;
         let mut last: Option<Fingerprint> = None;
         loop {
             let dir = self.dir.clone();
@@ -67,6 +71,12 @@ impl Applier {
                 last = Some(now);
             }
             tokio::time::sleep(CHECK).await;
+        }
+    }
+
+    async fn until_ready(&self) {
+        while !self.api.succeeds("/readyz").await {
+            tokio::time::sleep(RETRY).await;
         }
     }
 
@@ -177,5 +187,57 @@ fn describe(object: &Value) -> String {
     match object.namespace() {
         "" => format!("{kind}/{}", object.name()),
         namespace => format!("{kind}/{} in {namespace}", object.name()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::{Body, Handler, Request, Response};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use tokio::sync::mpsc;
+
+    /// Becomes ready at the third question, and tells the paths of all requests.
+    struct Starting {
+        asked: AtomicUsize,
+        paths: mpsc::UnboundedSender<String>,
+    }
+
+    #[async_trait::async_trait]
+    impl Handler for Starting {
+        async fn handle(&self, request: Request) -> Response {
+            // The test ends at the first other request.
+            let _ = self.paths.send(request.uri().path().to_owned());
+            let mut response = Response::new(Body::full("{}"));
+            if self.asked.fetch_add(1, Ordering::Relaxed) < 2 {
+                *response.status_mut() = http::StatusCode::INTERNAL_SERVER_ERROR;
+            }
+            response
+        }
+    }
+
+    #[tokio::test]
+    async fn nothing_is_applied_before_the_server_is_ready() {
+        let dir = tempfile::tempdir().unwrap();
+        let manifest = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n";
+        std::fs::write(dir.path().join("a.yaml"), manifest).unwrap();
+        let (paths, mut seen) = mpsc::unbounded_channel();
+        let handler: Arc<dyn Handler> = Arc::new(Starting {
+            asked: AtomicUsize::new(0),
+            paths,
+        });
+        let applier = Applier::new(dir.path().to_owned(), Loopback::administrator(&handler));
+        let questions = async {
+            let mut n = 0;
+            while seen.recv().await.is_some_and(|path| path == "/readyz") {
+                n += 1;
+            }
+            n
+        };
+        tokio::select! {
+            () = applier.run() => panic!("it follows the directory until the end"),
+            n = questions => assert_eq!(n, 3),
+        }
     }
 }

@@ -27,7 +27,7 @@ pub struct Prefixed {
 /// Where an attribute of the user comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mapping {
-    /// A claim.
+    /// The claim of this name, with a prefix that keeps its values apart from other issuers'.
     Claim(Prefixed),
     /// An expression on the claims.
     Expression(Expression),

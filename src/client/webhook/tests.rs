@@ -4,8 +4,11 @@ use crate::json;
 use crate::sync::Mutex;
 use base64::Engine as _;
 use http::{Request, Response};
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// Nothing listens there. Not the port of a closed listener, which another test may get.
+const DEAD: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1);
 
 const LIMITS: Limits = Limits { calls: 4, waiting: 4 };
 
@@ -72,13 +75,8 @@ async fn a_service_is_resolved_and_its_certificate_verified_for_its_cluster_name
         async { Response::new(Bytes::from_static(b"ok")) }
     };
     let fake = FakeWebhook::start(&["s.n.svc"], answer).await;
-    // Dropped at once, so that nothing listens there.
-    let dead = std::net::TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
     // One address refuses connections.
-    let addresses = [dead, fake.address].map(|a| a.to_string().into()).to_vec();
+    let addresses = [DEAD, fake.address].map(|a| a.to_string().into()).to_vec();
     let webhook = webhooks(Ok(addresses)).connect(&service(&fake), LIMITS).unwrap();
     assert_eq!(webhook.post(soon()).await.unwrap(), "ok");
     assert_eq!(*host.lock(), "s.n.svc:443");
@@ -125,7 +123,7 @@ async fn calls_are_spread_over_the_endpoints_of_a_service() {
 #[tokio::test]
 async fn a_hanging_endpoint_gets_no_calls_until_it_answers_a_probe() {
     let alive = FakeWebhook::start(&["s.n.svc"], |_| async { Response::new(Bytes::from_static(b"ok")) }).await;
-    let hangs = Arc::new(AtomicBool::new(true));
+    let hangs = Arc::new(AtomicBool::new(false));
     let still = hangs.clone();
     let hung = FakeWebhook::start(&["s.n.svc"], move |_| {
         let hangs = still.load(Ordering::Relaxed);
@@ -138,21 +136,24 @@ async fn a_hanging_endpoint_gets_no_calls_until_it_answers_a_probe() {
     })
     .await;
     let webhook = service_of([&alive, &hung]);
-    let mut failed = 0;
-    // Calls that go to the other endpoint succeed in between.
-    while failed < 3 {
-        let called = webhook.post(call(Duration::from_millis(100))).await;
-        failed += usize::from(called.is_err());
-    }
-    for _ in 0..30 {
-        assert_eq!(webhook.post(soon()).await.unwrap(), "ok");
-    }
     let state = |address: &SocketAddr| {
         let status = webhook.status();
         let all = status.get("endpoints").items();
         let found = all.iter().find(|e| e.str_at(&["address"]) == address.to_string());
         found.unwrap().str_at(&["state"]).to_owned()
     };
+    // Connected first: a handshake may take longer than the calls below have.
+    while alive.connections() == 0 || hung.connections() == 0 {
+        webhook.post(soon()).await.unwrap();
+    }
+    hangs.store(true, Ordering::Relaxed);
+    // Not counted by the calls that fail: on a busy machine, one to the other endpoint may be late as well.
+    while state(&hung.address) != "Ejected" {
+        let _ = webhook.post(call(Duration::from_millis(100))).await;
+    }
+    for _ in 0..30 {
+        assert_eq!(webhook.post(soon()).await.unwrap(), "ok");
+    }
     assert_eq!(state(&alive.address), "Good");
     assert_ne!(state(&hung.address), "Good");
     hangs.store(false, Ordering::Relaxed);
@@ -173,16 +174,12 @@ async fn failures_have_upstreams_messages() {
         missing.post(soon()).await.unwrap_err().to_string(),
         "Post \"https://s.n.svc:443/convert?timeout=10s\": service \"s\" not found"
     );
-    let dead = std::net::TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
-    let url = format!("https://{dead}/");
+    let url = format!("https://{DEAD}/");
     let config = WebhookConfig::parse(&json!({"url": (url.as_str())})).unwrap();
     let refused = webhooks(Ok(Vec::new())).connect(&config, LIMITS).unwrap();
     assert_eq!(
         refused.post(soon()).await.unwrap_err().to_string(),
-        format!("Post \"https://{dead}/?timeout=10s\": dial tcp {dead}: connect: connection refused")
+        format!("Post \"https://{DEAD}/?timeout=10s\": dial tcp {DEAD}: connect: connection refused")
     );
     let url = format!("https://{}/", fake.address);
     let config = WebhookConfig::parse(&json!({"url": (url.as_str())})).unwrap();

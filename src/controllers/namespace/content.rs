@@ -36,7 +36,7 @@ pub(crate) struct Progress {
     pub finalizers: BTreeMap<String, usize>,
     /// Estimated time until the remaining objects are gone; zero if nothing is left.
     pub estimate: Duration,
-    /// All failures.
+    /// Failed calls. While there are any, the namespace keeps its finalizer: objects may have been missed.
     pub failures: Vec<Failure>,
 }
 

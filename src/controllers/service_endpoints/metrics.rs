@@ -6,7 +6,7 @@ use super::writes::Writes;
 use crate::apimachinery::value::Str;
 use crate::sync::Mutex;
 use crate::telemetry::{EndpointSliceMetrics, Telemetry};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 /// The contribution of a Service to the gauges.
 struct Contribution {
@@ -18,7 +18,8 @@ struct Contribution {
 /// The metrics of a gateway. The gauges are those of the present term.
 pub(crate) struct SliceMetrics {
     families: EndpointSliceMetrics,
-    services: Mutex<HashMap<Str, Contribution>>,
+    /// A tree, which never moves all Services at once, as a hash table that grows does.
+    services: Mutex<BTreeMap<Str, Contribution>>,
 }
 
 impl SliceMetrics {

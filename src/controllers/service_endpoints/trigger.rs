@@ -7,12 +7,13 @@ use crate::apimachinery::time;
 use crate::apimachinery::value::{Str, Value};
 use crate::sync::Mutex;
 use ::time::OffsetDateTime;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// The last known state of each Service: when it was created, and since when each Pod is ready or not.
+// A tree: a hash table of all Services would now and then move them all at once, under the lock.
 #[derive(Default)]
-pub(crate) struct TriggerTimes(Mutex<HashMap<Str, Arc<LastSeen>>>);
+pub(crate) struct TriggerTimes(Mutex<BTreeMap<Str, Arc<LastSeen>>>);
 
 #[derive(Default)]
 struct LastSeen {

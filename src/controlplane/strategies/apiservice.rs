@@ -11,7 +11,6 @@ use crate::controlplane::validation;
 use crate::proxy::target;
 use crate::registry::strategy::{NameRule, Rules, Strategy};
 
-/// Strategy of APIServices.
 pub(crate) struct ApiService;
 
 /// Sets a condition. `lastTransitionTime` is updated only if the status changes; reason and message always

@@ -6,7 +6,6 @@ use crate::controlplane::fields::elements_mut;
 use crate::controlplane::validation;
 use crate::registry::strategy::{Rules, Strategy};
 
-/// Strategy of ConfigMaps.
 pub(crate) struct ConfigMap;
 
 impl Strategy for ConfigMap {
@@ -19,7 +18,6 @@ impl Strategy for ConfigMap {
     }
 }
 
-/// Strategy of Secrets.
 pub(crate) struct Secret;
 
 impl Strategy for Secret {

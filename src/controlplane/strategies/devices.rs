@@ -24,7 +24,6 @@ use std::sync::Arc;
 /// The API group of dynamic resource allocation.
 pub(crate) const GROUP: &str = "resource.k8s.io";
 
-/// DeviceClasses.
 pub(crate) const DEVICE_CLASS: DeclarativeStrategy = DeclarativeStrategy {
     validate: |v| check::class(v, None),
     validate_update: Some(|new, old| check::class(new, Some(old))),
@@ -89,13 +88,11 @@ fn drop_disabled(v: &mut Value, old: Option<&Value>) {
     }
 }
 
-/// Strategy of ResourceClaimTemplates.
 pub(crate) struct ResourceClaimTemplate {
     /// For namespaces, whose labels permit requests for admin access.
     pub stores: StoreLookup,
 }
 
-/// Strategy of ResourceClaims.
 pub(crate) struct ResourceClaim {
     /// For namespaces, whose labels permit requests for admin access.
     pub stores: StoreLookup,

@@ -49,7 +49,6 @@ impl Strategy for Endpoints {
     }
 }
 
-/// Strategy of EndpointSlices.
 pub(crate) struct EndpointSlice;
 
 /// Drops the topology, a leftover of v1beta1, unless an update leaves the endpoints alone. The node that it names

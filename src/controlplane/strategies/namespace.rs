@@ -20,7 +20,6 @@ pub(crate) const FINALIZER: &str = "kubernetes";
 /// Namespaces that cannot be deleted; upstream's `NamespaceLifecycle` admission protects the same ones.
 pub(crate) const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
 
-/// Strategy of namespaces.
 pub(crate) struct Namespace;
 
 fn label(object: &mut Value) {

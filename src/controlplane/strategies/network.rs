@@ -7,7 +7,6 @@ use crate::controlplane::validation::{ingress, network as check, policy, service
 use crate::json;
 use crate::registry::strategy::{NameRule, Rules};
 
-/// Ingresses.
 pub(crate) const INGRESS: DeclarativeStrategy = DeclarativeStrategy {
     validate: ingress::create,
     validate_update: Some(ingress::update),
@@ -23,7 +22,6 @@ pub(crate) const INGRESS: DeclarativeStrategy = DeclarativeStrategy {
     ..WITH_SPEC_AND_STATUS
 };
 
-/// IngressClasses.
 pub(crate) const INGRESS_CLASS: DeclarativeStrategy = DeclarativeStrategy {
     default: defaults::ingress_class,
     validate: ingress::class,

@@ -7,7 +7,6 @@ use crate::controlplane::fields::{restore, set_default};
 use crate::controlplane::validation;
 use crate::registry::strategy::{Strategy, reset_spec_or_status};
 
-/// Strategy of nodes.
 pub(crate) struct Node;
 
 impl Strategy for Node {

@@ -18,7 +18,6 @@ use crate::controlplane::{defaults, validation};
 use crate::registry::strategy::{Context, DeleteStrategy, Outcome, SideEffects, Strategy};
 use async_trait::async_trait;
 
-/// Strategy of pods.
 pub(crate) struct Pod;
 
 /// Expands `matchLabelKeys` and `mismatchLabelKeys` into selector requirements with the pod's own label

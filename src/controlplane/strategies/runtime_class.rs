@@ -3,7 +3,6 @@
 use super::declarative::{BASE, DeclarativeStrategy};
 use crate::controlplane::validation::runtime_class as check;
 
-/// RuntimeClasses.
 pub(crate) const RUNTIME_CLASS: DeclarativeStrategy = DeclarativeStrategy {
     validate: check::class,
     validate_update: Some(check::class_update),

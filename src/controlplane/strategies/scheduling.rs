@@ -40,7 +40,6 @@ pub(crate) const SYSTEM_CLASSES: [SystemClass; 2] = [
     },
 ];
 
-/// Strategy of PriorityClasses.
 pub(crate) struct PriorityClass;
 
 fn value(v: &Value) -> i64 {

@@ -50,7 +50,7 @@ pub(crate) trait EndpointsCleanup: Send + Sync + 'static {
     async fn remove(&self, namespace: &str, name: &str);
 }
 
-/// Strategy of Services.
+/// Allocates cluster IPs and node ports before a write, and releases them if the write fails.
 pub(crate) struct Service {
     allocators: Arc<ServiceAllocators>,
     addresses: Arc<dyn AddressRegistry>,

@@ -118,7 +118,6 @@ pub(crate) const RESOURCE_QUOTA: DeclarativeStrategy = DeclarativeStrategy {
     ..WITH_SPEC_AND_STATUS
 };
 
-/// StorageClasses.
 pub(crate) const STORAGE_CLASS: DeclarativeStrategy = DeclarativeStrategy {
     default: defaults::storage_class,
     validate: storage::storage_class,
@@ -127,7 +126,6 @@ pub(crate) const STORAGE_CLASS: DeclarativeStrategy = DeclarativeStrategy {
     ..BASE
 };
 
-/// VolumeAttributesClasses.
 pub(crate) const VOLUME_ATTRIBUTES_CLASS: DeclarativeStrategy = DeclarativeStrategy {
     validate: storage::attributes_class,
     validate_update: Some(storage::attributes_class_update),
@@ -156,7 +154,6 @@ fn drop_scheduling(v: &mut Value, old: Option<&Value>) {
     }
 }
 
-/// CSINodes.
 pub(crate) const CSI_NODE: DeclarativeStrategy = DeclarativeStrategy {
     validate: storage::csi_node,
     validate_update: Some(storage::csi_node_update),

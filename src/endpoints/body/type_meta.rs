@@ -64,6 +64,7 @@ pub(super) fn check_kind(value: &mut Value, expected: &GroupVersionKind) -> std:
         *value = Value::object();
     }
     let (kind, version) = read_type_meta(value).map_err(Mismatch::Unrecognized)?;
+    // The path tells what to expect, so only what is given has to agree.
     let kind = kind.unwrap_or(&expected.kind);
     let version = version.unwrap_or_else(|| expected.group_version());
     if kind != expected.kind.as_str() || version != expected.group_version() {

@@ -100,6 +100,7 @@ impl AggregatedDiscovery {
         if sources.remove(&source).is_some() {
             self.rendered.store(None);
         }
+        // Definitions come and go; empty entries would add up.
         if sources.is_empty() {
             parts.remove(gv);
         }

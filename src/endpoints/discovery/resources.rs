@@ -59,6 +59,7 @@ impl<'a> Described<'a> {
 /// The resources sorted by path.
 fn sorted<'a>(rows: impl Iterator<Item = Described<'a>>) -> Vec<Described<'a>> {
     let mut rows: Vec<_> = rows.collect();
+    // In the order in which upstream's installer registers paths.
     rows.sort_by(|a, b| a.plural.cmp(b.plural));
     for row in &mut rows {
         row.subresources.sort_by_key(|(name, ..)| *name);
@@ -107,6 +108,7 @@ pub(crate) fn list<'a>(gv: &GroupVersion, rows: impl Iterator<Item = Described<'
         for (sub, of, offered) in &row.subresources {
             let mut m = Map::new();
             m.insert("name", format!("{}/{sub}", row.plural));
+            // Written although empty: upstream's field has no `omitempty`.
             m.insert("singularName", "");
             m.insert("namespaced", row.namespaced);
             // Listed only if they differ from the group version of the list.
@@ -176,6 +178,7 @@ pub(crate) fn aggregated<'a>(gv: &GroupVersion, rows: impl Iterator<Item = Descr
     let mut m = Map::new();
     m.insert("version", gv.version.as_str());
     m.insert("resources", resources);
+    // Our own versions cannot be stale: nothing has to be fetched.
     m.insert("freshness", "Current");
     Value::Object(m)
 }

@@ -27,6 +27,7 @@ pub(crate) fn group_entry(group: &str, versions: &[&str]) -> Value {
     let mut m = Map::new();
     m.insert("name", group);
     m.insert("versions", versions.iter().map(one).collect::<Vec<_>>());
+    // Callers pass the preferred version first.
     if let Some(first) = versions.first() {
         m.insert("preferredVersion", one(first));
     }

@@ -38,7 +38,6 @@ pub(crate) const MEMORY: usize = 1 << 20;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DocumentEncoding {
-    /// JSON.
     Json,
     /// The protobuf messages of gnostic-models.
     Protobuf,
@@ -69,6 +68,7 @@ impl CachedDocument {
         let mut sum = digest::Context::new(&digest::SHA512);
         let mut packer = Packer::new();
         let mut sink = |piece: &[u8]| {
+            // Of the JSON: the compressed bytes may differ between versions of the library.
             sum.update(piece);
             packer.add(piece);
         };
@@ -101,6 +101,7 @@ impl CachedDocument {
     fn packed(&self, encoding: DocumentEncoding) -> &Bytes {
         match encoding {
             DocumentEncoding::Json => &self.packed,
+            // On the first request for it: many servers never get one.
             DocumentEncoding::Protobuf => self.protobuf.get_or_init(|| {
                 let document = json::decode(&self.json()).expect("this JSON was written by this crate");
                 pack(&gnostic::encode(&document, self.dialect))
@@ -180,8 +181,11 @@ impl CachedDocument {
 
     /// 406 without a body. As upstream, v3 returns an empty 200 if `Accept` contains no media type.
     fn not_acceptable(&self, headers: &HeaderMap) -> Response {
+        // Upstream's v3 handler returns without writing anything, which Go's server makes an empty 200.
         if self.dialect == Dialect::V3 && clauses(accept_line(headers)).is_empty() {
-            return bare(StatusCode::OK);
+            let mut response = bare(StatusCode::OK);
+            self.vary(&mut response);
+            return response;
         }
         let mut response = bare(StatusCode::NOT_ACCEPTABLE);
         self.vary(&mut response);

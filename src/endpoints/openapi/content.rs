@@ -55,6 +55,7 @@ impl Validators<'_> {
 
     /// The `Range` header, if it applies to the document that is there.
     pub(super) fn range<'h>(&self, headers: &'h HeaderMap) -> Option<&'h str> {
+        // A part of another version would not fit to what the client has.
         let applies = text(headers, IF_RANGE).is_none_or(|of| of == self.etag || date(of) == Some(self.modified));
         text(headers, RANGE).filter(|_| applies)
     }
@@ -114,6 +115,7 @@ impl Wanted {
         match found.as_slice() {
             [] if is_beyond && length > 0 => Self::Unsatisfiable("invalid range: failed to overlap"),
             [one] => Self::Part(one.clone()),
+            // Several ranges would need a multipart body; RFC 9110 allows ignoring them.
             _ => Self::Whole,
         }
     }

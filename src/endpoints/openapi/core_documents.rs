@@ -71,6 +71,7 @@ impl SingleGetDocument {
         item.insert("get", get);
         let mut paths = Map::new();
         paths.insert(self.path.as_str(), item);
+        // With all that the definition refers to: references must not lead out of the document.
         let names = closure(self.definition);
         document(paths, Components::load().schemas(Dialect::V3, &names, &[]))
     }
@@ -86,6 +87,7 @@ pub(crate) fn all(groups: &[&str]) -> Vec<(String, Build)> {
 /// The same as path items for the combined v2 document, each with the definition it refers to. Servers of the
 /// core group (`""`) have additional ones.
 pub(crate) fn items(groups: &[&str]) -> Vec<(String, Map, Option<&'static str>)> {
+    // The core group is served below `/api`, not `/apis`.
     let named = groups.iter().filter(|g| !g.is_empty()).map(|g| of_group(g));
     let of_core = groups.contains(&"").then(core).into_iter().flatten();
     let all = of_core.chain(every()).chain(named);

@@ -40,6 +40,7 @@ pub(super) fn write(
             list.set(&[SELECTABLE], fields);
         }
         for (name, schema) in [(row.definition.to_string(), component), (list_definition(row), list)] {
+            // The document must also have what a schema refers to.
             references(&schema, named);
             // Two resources may have the same kind, and a JSON object must not repeat a member.
             if !written.contains(&name) {

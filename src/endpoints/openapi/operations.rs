@@ -118,6 +118,7 @@ pub(crate) fn tag(gv: &GroupVersion) -> String {
 
 /// The name of the definition of a resource's lists.
 pub(crate) fn list_definition(row: &Resource) -> String {
+    // A kind and its list are types of the same Go package.
     let prefix = row.definition.strip_suffix(row.kind.as_str()).unwrap_or_default();
     format!("{prefix}{}", row.list_kind)
 }
@@ -125,6 +126,7 @@ pub(crate) fn list_definition(row: &Resource) -> String {
 /// All operations of a group version, resource by resource.
 pub(crate) fn of_rows<'a>(gv: &GroupVersion, rows: impl Iterator<Item = &'a Arc<Resource>>) -> Vec<Operation> {
     let mut rows: Vec<_> = rows.collect();
+    // Upstream's installer goes through the resources in order of their paths.
     rows.sort_by(|a, b| a.gvr.resource.cmp(&b.gvr.resource));
     let mut out = Vec::new();
     for row in rows {
@@ -260,6 +262,7 @@ fn standard(root: &str, row: &Resource) -> Vec<Candidate> {
         on_item(Verbs::DELETE, "delete", "delete", deletes),
     ];
     if row.namespaced {
+        // Of the verbs on collections upstream registers only this one for all namespaces.
         all.push(Candidate {
             needs: Verbs::LIST,
             path: format!("{root}/{plural}"),

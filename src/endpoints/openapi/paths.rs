@@ -110,6 +110,7 @@ fn parameters(op: &Operation) -> Vec<Parameter> {
     let mut out: Vec<Parameter> = match op.shape {
         Shape::Get | Shape::Connect => Vec::new(),
         Shape::List | Shape::Watch => lists(true).collect(),
+        // Upstream's builder for custom resources documents all list parameters here, and no body.
         Shape::DeleteCollection if op.style == Style::Custom => lists(true).collect(),
         Shape::Create | Shape::Replace => vec![DRY_RUN, FIELD_MANAGER, FIELD_VALIDATION],
         Shape::Patch => vec![DRY_RUN, FIELD_MANAGER, FIELD_VALIDATION, FORCE],
@@ -146,6 +147,7 @@ pub(crate) fn paths(
         by_path.entry(op.path.clone()).or_default().push(op);
     }
     if lists_resources(operations) {
+        // No operations: that of the list of resources has no row.
         by_path.insert(format!("{}/", gv.path()), Vec::new());
     }
     by_path.into_iter().map(move |(path, ops)| {
@@ -369,6 +371,7 @@ fn operation(dialect: Dialect, gv: &GroupVersion, op: &Operation, mut parameters
 
 fn responses(dialect: Dialect, op: &Operation) -> Map {
     let codes: &[(&str, &str)] = match op.shape {
+        // As upstream's installer declares it, although a create always answers 201.
         Shape::Create => &[("200", "OK"), ("201", "Created"), ("202", "Accepted")],
         Shape::Patch if op.style == Style::Custom => &[("200", "OK")],
         Shape::Replace | Shape::Patch => &[("200", "OK"), ("201", "Created")],

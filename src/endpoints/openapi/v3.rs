@@ -189,6 +189,7 @@ impl Document {
 
 /// Adds a document to those that are built, and empties the oldest ones beyond [`KEPT`].
 fn keep(built: &mut VecDeque<Arc<Document>>, document: Arc<Document>) {
+    // It may be in the list: several requests can have waited for the same build.
     built.retain(|d| !Arc::ptr_eq(d, &document));
     built.push_back(document);
     let size = |d: &Arc<Document>| d.cached.load().as_ref().map_or(0, |cached| cached.packed_len());

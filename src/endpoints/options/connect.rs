@@ -125,6 +125,7 @@ pub(crate) fn read(kind: &str, query: &Query, path: &str) -> Result<Value> {
             ),
             Ints => {
                 let all = query.all(name);
+                // Upstream also splits each of the repeated values at commas.
                 let all = all.iter().flat_map(|v| v.split(',')).map(port);
                 let all: Vec<i64> = all.collect::<Result<_>>()?;
                 out.set(&[name], all.into_iter().map(Value::from).collect::<Vec<_>>());

@@ -318,6 +318,7 @@ fn supported(selector: FieldSelector, resource: &Resource) -> Result<FieldSelect
     let custom = resource.selectable.as_ref().is_some_and(|s| s.unstored.is_some());
     let knows = |field: &str| match field {
         "metadata.name" => true,
+        // As upstream's converter for definitions: cluster-scoped kinds have no such label.
         "metadata.namespace" if custom => resource.namespaced,
         "metadata.namespace" => !(own.is_some() && WITHOUT_NAMESPACE.contains(&resource.kind.as_str())),
         _ => own.iter().any(|names| names.iter().any(|n| n == field)),

@@ -121,6 +121,7 @@ pub(crate) fn row(resource: &Resource, object: &Value, version: &str, include: I
     let mut m = Map::new();
     m.insert("cells", cells(resource, object));
     let conditions = conditions(resource, object);
+    // Upstream's field has `omitempty`.
     if !conditions.is_null() {
         m.insert("conditions", conditions);
     }
@@ -160,6 +161,7 @@ pub(crate) const END: &[u8] = b"]}";
 /// The table of a single object. Watches pass the column definitions only with the first event.
 pub(crate) fn of_event(resource: &Resource, object: &Value, version: &str, include: Include, columns: Value) -> Value {
     let mut metadata = Map::new();
+    // As upstream, the table of one object has that object's revision.
     let rv = object.str_at(&["metadata", "resourceVersion"]);
     if !rv.is_empty() {
         metadata.insert("resourceVersion", rv);

@@ -24,7 +24,7 @@ async fn get_list_and_watch_share_one_encoding() {
     let before = s.budget().stats();
     let one = read(&s, &format!("{CMS}/a"), PROTOBUF).await;
     let list = read(&s, CMS, PROTOBUF).await;
-    let path = format!("{CMS}?watch=true&timeoutSeconds=1&resourceVersion=0");
+    let path = format!("{CMS}?watch=true&resourceVersion=0");
     let mut watch = s.raw("GET", &path, &[("accept", STREAM)], "").await;
     let frame = watch.body_mut().frame().await.unwrap().unwrap().into_data().unwrap();
     let now = s.budget().stats();

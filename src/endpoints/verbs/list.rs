@@ -164,6 +164,7 @@ pub(crate) fn token_prefix(options: &ListOptions) -> String {
 fn renewed(mut status: Status, query: &ListQuery, prefix: &str) -> Status {
     if let Ok(token) = continue_token::decode(&query.token, prefix) {
         let token = ContinueToken {
+            // The rest of the list is that of the latest state.
             revision: None,
             ..token
         };

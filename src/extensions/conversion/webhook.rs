@@ -58,7 +58,7 @@ pub(super) struct Caller {
     pub metrics: ConversionMetrics,
 }
 
-/// One review.
+/// A call to the webhook with at most [`REVIEW_OBJECTS`] of the objects to convert.
 struct Review {
     caller: Arc<Caller>,
     version: ReviewVersion,

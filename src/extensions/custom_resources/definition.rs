@@ -36,7 +36,7 @@ pub(crate) struct Definition {
     pub conversion_rules: Option<Str>,
     /// The group of the custom resources.
     pub group: Str,
-    /// The requested names.
+    /// The names in the spec, of which another definition may own some.
     pub requested: Names,
     /// The accepted names, under which the resource is served.
     pub accepted: Names,
@@ -152,7 +152,7 @@ impl Definition {
         projection::read(&self.stored.bytes(), parts).unwrap_or_else(|_| self.tree())
     }
 
-    /// A served version.
+    /// The version of this name, if it is served.
     pub(crate) fn served(&self, version: &str) -> Option<&Version> {
         self.versions.iter().find(|v| v.served && v.name == version)
     }

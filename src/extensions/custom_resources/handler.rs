@@ -17,8 +17,10 @@ use async_trait::async_trait;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a request waits for the informer to see every change that was acknowledged before the request.
-const CATCH_UP: Duration = Duration::from_secs(1);
+/// How long a request waits for the informer to see every change that was acknowledged before the request. As long
+/// as for authorization, and longer than reading a definition of megabytes takes on a busy machine: a request that
+/// does not wait finds no definition that was just established.
+const CATCH_UP: Duration = Duration::from_secs(5);
 
 /// Serves custom resources, and the discovery documents of their groups and versions.
 pub(super) struct CustomResourceHandler {
@@ -41,15 +43,6 @@ impl CustomResourceHandler {
             storage,
             catalog,
             next,
-        }
-    }
-
-    /// Waits until a definition whose `Established` condition a client may have seen is in the catalog.
-    async fn catch_up(&self) {
-        // The check costs one comparison; waiting is only needed shortly after a definition was written.
-        if !self.definitions.is_current(&*self.storage) {
-            // If the informer lags, the request is served from its current state.
-            let _ = tokio::time::timeout(CATCH_UP, self.definitions.catch_up(&*self.storage)).await;
         }
     }
 
@@ -100,10 +93,19 @@ impl CustomResourceHandler {
     }
 }
 
+/// Waits until a definition whose `Established` condition a client may have seen is in the catalog.
+async fn catch_up<T: Send + Sync + 'static>(definitions: &Informer<T>, storage: &dyn Storage) {
+    // The check costs one comparison; waiting is only needed shortly after a definition was written.
+    if !definitions.is_current(storage) {
+        // If the informer lags, the request is served from its current state.
+        let _ = tokio::time::timeout(CATCH_UP, definitions.catch_up(storage)).await;
+    }
+}
+
 #[async_trait]
 impl UnprotectedHandler for CustomResourceHandler {
     async fn serve(self: Arc<Self>, req: Request, authorized: Authorized) -> Response {
-        self.catch_up().await;
+        catch_up(&self.definitions, &*self.storage).await;
         // Requests without info were not parsed as API requests.
         let Some(info) = RequestContext::of(&req).info.clone() else {
             return self.next.clone().serve(req, authorized).await;
@@ -131,6 +133,29 @@ impl UnprotectedHandler for CustomResourceHandler {
                 };
                 respond::status_with(Codecs::default(), &status, req.headers(), &Query::of(&req))
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::aggregator::testing::MemoryStorage;
+    use crate::json;
+    use crate::storage::Entry;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_waits_for_a_definition_that_takes_seconds_to_read() {
+        let storage = MemoryStorage::new();
+        storage.set("as.x.io", &json!({"metadata": {"name": "as.x.io"}}));
+        let (definitions, feed) = Informer::new(storage.clone() as _, |_: &Entry| 0u8);
+        let reading = async {
+            tokio::time::sleep(Duration::from_secs(4)).await;
+            feed.run().await;
+        };
+        tokio::select! {
+            () = catch_up(&definitions, &*storage) => assert!(definitions.is_current(&*storage)),
+            () = reading => unreachable!("an informer never ends"),
         }
     }
 }

@@ -192,7 +192,7 @@ impl Builder {
         &self.scale
     }
 
-    /// The open storages.
+    /// The open storages, one per resource and shared by its versions.
     pub(crate) fn storages(&self) -> &Opened {
         &self.storages
     }

@@ -155,7 +155,7 @@ pub(super) fn version(sent: &Value, parts: [&Value; 4]) -> String {
     printer.out
 }
 
-/// A schema.
+/// Prints a JSON schema as the value of an error, in the form of upstream's internal struct.
 pub(super) fn schema(schema: &Value) -> String {
     let mut printer = Printer { out: String::new() };
     printer.value(schema, Shape::Schema);

@@ -11,7 +11,6 @@ use crate::apimachinery::value::Value;
 use crate::extensions::custom_resources::FINALIZER;
 use crate::registry::strategy::{DeleteStrategy, Rules, Strategy, reset_spec_or_status};
 
-/// Strategy of CustomResourceDefinitions.
 pub(crate) struct CustomResourceDefinition;
 
 /// Name of the first version with `storage: true`.

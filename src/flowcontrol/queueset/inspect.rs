@@ -25,7 +25,7 @@ pub(crate) struct Waiting<'a, T> {
     pub place: (Option<u32>, Option<u32>),
     /// Its flow schema.
     pub account: u32,
-    /// Its estimated work.
+    /// The estimate made when it arrived.
     pub work: WorkEstimate,
     /// When it arrived.
     pub arrived: Duration,
@@ -95,7 +95,7 @@ impl<T> QueueSet<T> {
         self.queuing
     }
 
-    /// The current limit.
+    /// Seats the set may occupy now; borrowing moves it every 10 s.
     pub(crate) fn limit(&self) -> u32 {
         self.limit
     }

@@ -63,6 +63,7 @@ impl Identity {
                         .any(|h| folds_to(name, h)));
             is_claim || name == "authorization"
         });
+        // Appended, because several groups have the same header name.
         for (name, value) in &self.0 {
             headers.append(name.clone(), value.clone());
         }

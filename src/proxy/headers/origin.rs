@@ -50,6 +50,7 @@ pub(crate) fn confine(headers: &mut HeaderMap) -> bool {
     if is_inert(headers) {
         return false;
     }
+    // Appended: browsers enforce every policy, so the backend's own cannot loosen this one.
     headers.append(CONTENT_SECURITY_POLICY, SANDBOX);
     headers.insert(X_CONTENT_TYPE_OPTIONS, NOSNIFF);
     true
@@ -60,6 +61,7 @@ pub(crate) fn confine(headers: &mut HeaderMap) -> bool {
 /// stylesheets.
 pub(crate) fn is_inert(headers: &HeaderMap) -> bool {
     let mut types = headers.get_all(CONTENT_TYPE).iter();
+    // Without a type, or with several, the browser would choose.
     let (Some(first), None) = (types.next(), types.next()) else {
         return false;
     };
@@ -112,6 +114,7 @@ fn is_inert_type(essence: &str) -> bool {
         "application/vnd.kubernetes.protobuf",
     ];
     let suffix = ["+cbor", "+json", "+protobuf", "+yaml"];
+    // SVG, XHTML and other XML may contain scripts.
     !essence.ends_with("+xml")
         && (KNOWN.contains(&essence)
             || family.iter().any(|f| essence.starts_with(f))

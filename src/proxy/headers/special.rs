@@ -121,6 +121,7 @@ impl Special {
         // Read before `Te` is removed as hop-by-hop.
         let trailers = self.te && wants_trailers(headers);
         let rest = self.strip_hop_by_hop(headers);
+        // The proxy relays trailers itself, and gRPC servers refuse requests without this.
         if trailers {
             headers.insert(header::TE, HeaderValue::from_static("trailers"));
         }

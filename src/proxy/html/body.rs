@@ -160,6 +160,7 @@ impl<B> Rewritten<B> {
     /// Processes a piece. Returns what can be sent.
     fn step(&mut self) -> Result<Vec<u8>> {
         if self.plain.is_empty() {
+            // Only when the last piece is used up, so that no more than one is held decompressed.
             self.plain = self.codec.unpack(&mut self.rest)?;
             self.turn = self.turn.saturating_sub(PACKED_STEP);
             return Ok(Vec::new());
@@ -217,6 +218,7 @@ where
                 return Poll::Ready(this.trailers.take().map(|t| Ok(Frame::trailers(t))));
             }
             let polled = Pin::new(&mut this.inner).poll_frame(cx);
+            // While this waits for the backend, other tasks have their turn.
             if polled.is_pending() {
                 this.turn = TURN;
             }

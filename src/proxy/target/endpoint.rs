@@ -98,6 +98,7 @@ enum InvalidUrl {
 
 impl Target {
     pub(super) fn new(mut endpoints: Vec<TargetEndpoint>, server_name: Arc<str>) -> Option<Self> {
+        // `tiers` groups neighbours. The sort is stable: within a tier the order stays the administrator's.
         endpoints.sort_by_key(|p| p.failover);
         (!endpoints.is_empty()).then(|| Self {
             addresses: endpoints.iter().map(|p| p.address.clone()).collect(),
@@ -136,6 +137,8 @@ pub(super) fn read(urls: &str, at: &FieldPath, errors: &mut ErrorList) -> Vec<Ta
     let given: Vec<&str> = urls.split(',').map(str::trim).collect();
     if given.len() > MAX_URLS {
         errors.push(FieldError::too_many(at, given.len(), MAX_URLS));
+        // An annotation has room for 20,000 of them, and each is compared with all before it.
+        return Vec::new();
     }
     let mut found: Vec<TargetEndpoint> = Vec::new();
     for url in given {
@@ -204,10 +207,12 @@ fn host(url: &str) -> Result<TargetEndpoint, InvalidUrl> {
     if uri.scheme().is_none() {
         return Err(InvalidUrl::NotUrl);
     }
+    // `Uri` drops a fragment, so that is looked for in the text.
     if !matches!(uri.path(), "" | "/") || uri.query().is_some() || url.contains('#') {
         return Err(InvalidUrl::Path);
     }
     let authority = uri.authority().ok_or(InvalidUrl::NoHost)?;
+    // Credentials would not be sent, and everybody who may read the APIService would see them.
     if authority.as_str().contains('@') {
         return Err(InvalidUrl::Credentials);
     }
@@ -218,6 +223,7 @@ fn host(url: &str) -> Result<TargetEndpoint, InvalidUrl> {
         Some((true, Ok(port @ 1..))) => port,
         Some(_) => return Err(InvalidUrl::Port),
     };
+    // Names have no case: the same host in another spelling is a duplicate.
     let host = host.to_ascii_lowercase();
     let is_name = match host.strip_prefix('[') {
         Some(rest) => rest.strip_suffix(']').is_some_and(|ip| ip.parse::<Ipv6Addr>().is_ok()),

@@ -45,6 +45,7 @@ impl Reference {
 
     /// Parses a reference to a key pair: a Secret of the type `kubernetes.io/tls`.
     pub(super) fn of_pair(value: &str) -> Result<Self, InvalidReference> {
+        // The type of the Secret fixes both keys, so that none can be named.
         Self::read(value, "tls.crt", false)
             .filter(|r| r.source == Source::Secret)
             .ok_or(InvalidReference::Pair)
@@ -62,6 +63,7 @@ impl Reference {
             "configmap" => Source::ConfigMap,
             _ => return None,
         };
+        // No object can have another name: a typing mistake is reported as one, not as an object that is missing.
         let named = dns1123_label(namespace).is_empty() && dns1123_subdomain(name).is_empty();
         named.then(|| Self {
             source,

@@ -208,6 +208,17 @@ fn all_errors_are_reported_together() {
 }
 
 #[test]
+fn too_many_urls_are_one_error() {
+    let urls = vec!["https://a.example"; 65].join(",");
+    let refused = parse_annotations(json!({"torana.dev/backend-urls": (urls)})).unwrap_err();
+    // Neither duplicates nor a missing server name: the URLs are not looked at.
+    assert_eq!(
+        refused,
+        "metadata.annotations[torana.dev/backend-urls]: Too many: 65: must have at most 64 items"
+    );
+}
+
+#[test]
 fn a_local_apiservice_takes_no_backend_annotations() {
     let mut v = object(json!({"torana.dev/backend-urls": "https://a", "torana.dev/backend-header-timeout": "1s"}));
     v.unset(&["spec", "service"]);

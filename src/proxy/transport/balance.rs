@@ -164,10 +164,10 @@ mod tests {
     async fn a_dead_address_fails_no_request_and_is_ejected() {
         let pki = Pki::new(&["ext.ns.svc"], &[b"h2"]);
         let alive = Backend::http(&pki, 100, |_| async { response(200, "ok") }).await;
-        let dead = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        // Bound, so that nobody else gets the port, and not listening, so that connections are refused.
+        let dead = tokio::net::TcpSocket::new_v4().unwrap();
+        dead.bind(std::net::SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
         let gone = dead.local_addr().unwrap().to_string();
-        // Closed again, so that connections are refused.
-        drop(dead);
         let t = transport(&pki.ca_pem).unwrap();
         let all: Vec<Arc<str>> = vec![gone.as_str().into(), alive.authority.as_str().into()];
         for _ in 0..50 {
@@ -181,6 +181,7 @@ mod tests {
             assert_eq!(t.send_to(&all, &first, out.into(), None).await.unwrap().status(), 200);
         }
         let state = t.endpoints().into_iter().find(|e| e.address == gone).unwrap();
-        assert!(state.ejected_for.is_some() && state.failures_in_a_row < 10, "{state:?}");
+        // On a busy machine the requests take longer than the first ejection: the address may be on probation.
+        assert!(state.was_ejected && state.failures_in_a_row < 10, "{state:?}");
     }
 }

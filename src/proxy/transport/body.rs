@@ -131,6 +131,7 @@ impl<G: Send + Unpin + 'static> BackendBody<G> {
         self.held = None;
         match std::mem::replace(&mut self.hold, Hold::Released) {
             Hold::Http1(sender, upload, host) => {
+                // Without its transport there is no pool any more, and the connection closes.
                 if let Some(host) = host.upgrade() {
                     match upload {
                         Some(upload) if !upload.is_complete() => host.give_back_after_upload(sender),
@@ -138,6 +139,7 @@ impl<G: Send + Unpin + 'static> BackendBody<G> {
                     }
                 }
             }
+            // A backend may answer before it has read all of the request.
             Hold::Http2(_, Some(upload)) => upload.detach(),
             Hold::Http2(_, None) | Hold::Released => {}
         }

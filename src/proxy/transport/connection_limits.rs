@@ -87,12 +87,14 @@ impl ConnectionLimiter {
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         self.0.open.fetch_sub(1, Ordering::SeqCst);
+        // After the decrement, so that the woken request finds the place.
         self.0.free();
     }
 }
 
 impl Drop for WaitPermit {
     fn drop(&mut self) {
+        // Weaker than the increment: a late decrement causes a needless notification, never a lost one.
         self.0.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 }

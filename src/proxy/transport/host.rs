@@ -393,7 +393,7 @@ impl Host {
             // included.
             let _open = open;
             tokio::pin!(connection);
-            let mut check = tokio::time::interval_at(Instant::now() + CHECK, CHECK);
+            let mut check = http2::ticks(CHECK);
             loop {
                 // The connection comes first, so that data which has already arrived is still read on
                 // shutdown.

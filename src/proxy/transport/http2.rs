@@ -32,7 +32,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
-use tokio::time::Instant;
+use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 /// Flow-control window of each stream: a slow client makes us buffer at most this much of its response.
 const STREAM_WINDOW: u32 = 1 << 20;
@@ -138,6 +138,7 @@ pub(super) fn error_text(e: &h2::Error) -> String {
     if let Some(io) = e.get_io() {
         return tcp::system_error("read", io);
     }
+    // An orderly end, in the words of Go's client.
     if e.is_go_away() && e.is_remote() && e.reason() == Some(Reason::NO_ERROR) {
         return format!("{GOAWAY}; ErrCode=NO_ERROR");
     }
@@ -214,6 +215,7 @@ impl Http2 {
                 *sender = fresh;
             }
         }
+        // h2 does not give back a request that it has taken.
         sender.send_request(request, ends).map_err(|e| (e, None))
     }
 }
@@ -328,6 +330,7 @@ fn announce_length(request: &mut Request<()>, body: &Body) {
         Method::GET | Method::HEAD | Method::DELETE | Method::CONNECT
     );
     if let Some(length) = body.size_hint().exact()
+        // Go's transport announces no empty body for these methods either.
         && (length != 0 || !bare)
     {
         request
@@ -342,6 +345,14 @@ fn content_length(headers: &HeaderMap) -> Option<u64> {
 }
 
 // === impl Keepalive ===
+
+/// The ticks of a connection. Those that this process missed, because it was stopped or got no CPU, are not made up
+/// for: in a row, they would give a connection up before its backend could answer the ping.
+pub(super) fn ticks(period: Duration) -> Interval {
+    let mut ticks = tokio::time::interval_at(Instant::now() + period, period);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks
+}
 
 impl Keepalive {
     /// Runs one check; to be called every second. Any byte received counts as a sign of life, since a pong
@@ -376,9 +387,21 @@ impl Keepalive {
 mod tests {
     use super::*;
     use crate::proxy::io::TrackedStream;
+    use futures_util::FutureExt as _;
     use http_body_util::BodyExt;
     use http_body_util::StreamBody;
     use tokio::net::UnixStream;
+
+    #[tokio::test(start_paused = true)]
+    async fn missed_ticks_are_not_made_up_for() {
+        let period = Duration::from_secs(1);
+        let mut ticks = ticks(period);
+        tokio::time::advance(period * (CLOSE_AFTER + 1)).await;
+        ticks.tick().await;
+        assert!(ticks.tick().now_or_never().is_none(), "the backend has time to answer");
+        tokio::time::advance(period * 2).await;
+        assert!(ticks.tick().now_or_never().is_some());
+    }
 
     /// Sends a GET over this connection.
     async fn get(connection: UnixStream) -> Result<Response<IncomingBody>, StreamError> {

@@ -179,6 +179,7 @@ impl ReplayRecord {
 impl Sent {
     fn discard(&mut self) {
         self.lost = true;
+        // Not `clear`: the memory is freed now, not when the exchange ends.
         self.chunks = Vec::new();
     }
 }

@@ -88,6 +88,7 @@ impl Pump {
                 let some = self.stream.capacity().min(self.chunk.len());
                 let piece = self.chunk.split_to(some);
                 let last = self.chunk.is_empty() && self.body.is_end_stream();
+                // An error means that the stream was reset: nobody wants the rest.
                 if self.stream.send_data(piece, last).is_err() || last {
                     return Poll::Ready(());
                 }
@@ -95,6 +96,7 @@ impl Pump {
             let done = match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
                 Some(Ok(frame)) => match frame.into_data() {
                     Ok(data) => {
+                        // Asked for early: it may be granted by the time it is needed.
                         self.stream.reserve_capacity(data.len());
                         self.chunk = data;
                         continue;

@@ -60,6 +60,7 @@ impl Transport {
 
     /// Like [`Transport::choose`], avoiding `not` if there are other addresses.
     pub(super) fn choose_but<'a>(&self, endpoints: &'a [Arc<str>], not: Option<&str>) -> &'a Arc<str> {
+        // Relaxed: the number only has to vary.
         let counter = self.choices.fetch_add(1, Ordering::Relaxed);
         match &self.options.target {
             // Weights belong to positions in the whole list; a shortened one has none.
@@ -72,6 +73,7 @@ impl Transport {
 
     /// Records a response timeout as a failure of the address, as a reported error would be.
     pub(crate) fn record_timeout(&self, address: &str, why: &str) {
+        // Cloned, so that the lock of all addresses is free while the failure is recorded.
         let host = self.lock().get(address).cloned();
         if let Some(host) = host {
             host.health.failed(why);

@@ -44,6 +44,7 @@ impl Selection {
             // Storage has extracted the fields, so everything can be tested there.
             return before(Predicate(Some(Arc::new(Renamed { test, names }))));
         }
+        // Labels, name and namespace are the same in every version then.
         if kind.conversion.keeps_labels() && !test.reads_fields() {
             return before(served.clone());
         }

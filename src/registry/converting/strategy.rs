@@ -55,6 +55,7 @@ impl RestStrategy for ThroughHub {
     fn rules(&self) -> Rules {
         Rules {
             wire_annotations: self.conversion.wire_annotations(),
+            // Everything else belongs to the kind, not to one of its versions.
             ..self.hub.rules()
         }
     }
@@ -104,6 +105,7 @@ impl SideEffects for ThroughHub {
         };
         let (mut stored, old) = (self.hub(new), old.map(|o| self.hub(o)));
         effects.begin(cx, &mut stored, old.as_ref()).await?;
+        // The hub's side effects may have set fields.
         *new = self.conversion.serve(stored);
         Ok(())
     }

@@ -53,6 +53,7 @@ type Writer<'a> = [&'a str; 4];
 
 fn writer(entry: &Value) -> Writer<'_> {
     let version = match entry.str_at(&["operation"]) {
+        // An applier has one entry, whatever version it applies in.
         "Apply" => "",
         _ => entry.str_at(&["apiVersion"]),
     };

@@ -90,6 +90,7 @@ impl<S: Strategy> RestStrategy for S {
             Change::Create => Strategy::warnings(self, object, None),
             Change::Update {
                 old,
+                // A scale is a write of the whole object, about which upstream warns as usual.
                 subresource: "" | "scale",
             } => Strategy::warnings(self, object, Some(old)),
             Change::Update { old, subresource } => self.subresource_warnings(subresource, object, old),

@@ -230,7 +230,10 @@ mod tests {
         drop(first);
         assert_eq!(second.collect(usize::MAX).await.unwrap().len(), 3 * (64 << 10));
         assert!(!flows.contains(1));
-        assert_eq!(pool.response_bytes(), 0);
+        // The job of the first body may be about to send a frame that nobody receives.
+        while pool.response_bytes() > 0 {
+            tokio::task::yield_now().await;
+        }
     }
 
     #[tokio::test]

@@ -28,7 +28,7 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::Arc;
 
-/// The audit filter.
+/// Without a policy (`audit` is `None`) requests pass through untouched.
 pub(crate) struct Auditing<F> {
     inner: F,
     audit: Option<Arc<Audit>>,

@@ -23,7 +23,6 @@ use prometheus::{Histogram, IntCounter};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// The authentication filter.
 pub(crate) struct Authentication<F> {
     inner: F,
     authenticator: Arc<dyn Authenticator>,

@@ -11,7 +11,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// The compute filter.
 pub(crate) struct Compute<F> {
     inner: F,
     pool: Option<ComputePool>,

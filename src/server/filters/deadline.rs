@@ -13,7 +13,6 @@ use crate::server::respond;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The deadline filter.
 pub(crate) struct RequestDeadline<F> {
     inner: F,
     longest: Duration,

@@ -16,7 +16,6 @@ use http::header::X_CONTENT_TYPE_OPTIONS;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// The impersonation filter.
 pub(crate) struct Impersonate<F> {
     inner: F,
     check: Impersonation,

@@ -22,7 +22,6 @@ use tokio::time::{Instant, Sleep};
 const BODY: &str = "{\"metadata\":{},\"status\":\"Failure\",\"message\":\"Timeout: request did not complete within the \
                     allotted timeout\",\"reason\":\"Timeout\",\"details\":{},\"code\":504}\n";
 
-/// The timeout filter.
 pub(crate) struct Timeout<F> {
     inner: F,
     telemetry: Telemetry,

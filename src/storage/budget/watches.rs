@@ -162,6 +162,7 @@ impl Counts {
     }
 
     fn subtract(&mut self, other: Self) {
+        // Never below zero: a guard releases exactly what it was counted with.
         self.watches -= other.watches;
         self.bytes -= other.bytes;
         self.terms -= other.terms;

@@ -92,6 +92,7 @@ impl Backlog {
     pub(crate) fn discarded_at(&self) -> Option<u64> {
         match self {
             Self::State(state) => Some(state.discarded_at),
+            // Without a batch it refers to the ring by revision only, which keeps nothing alive.
             Self::Replay(replay) if !replay.batch.is_empty() => Some(replay.discarded_at),
             _ => None,
         }

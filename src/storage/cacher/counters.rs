@@ -14,6 +14,7 @@ pub struct Counter(AtomicU64);
 impl Counter {
     /// Adds `n`.
     pub fn add(&self, n: u64) {
+        // Relaxed: nothing is concluded from one counter about other memory.
         self.0.fetch_add(n, Ordering::Relaxed);
     }
 
@@ -97,6 +98,7 @@ impl Waits {
         if let Some(bucket) = self.buckets.get(at) {
             bucket.add(1);
         }
+        // Not in one step with the bucket: a reading in between lacks one wait, which evens out with the next.
         self.count.add(1);
         self.nanos.add(took.as_nanos() as u64);
     }
@@ -105,6 +107,7 @@ impl Waits {
     pub fn read(&self) -> WaitHistogram {
         let mut below = 0;
         let buckets = std::array::from_fn(|i| {
+            // Prometheus' buckets are cumulative, the counters are not.
             below += self.buckets[i].get();
             below
         });

@@ -17,6 +17,7 @@ impl Default for Digest {
     fn default() -> Self {
         Self {
             objects: 0,
+            // The offset basis of FNV-1a.
             sum: 0xcbf2_9ce4_8422_2325,
         }
     }

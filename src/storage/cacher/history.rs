@@ -146,6 +146,7 @@ impl Rewind {
         for event in self.undo.iter().rev() {
             state.undo(event);
         }
+        // Undoing an event leaves the revision alone.
         state.revision = self.to;
         state
     }

@@ -289,6 +289,7 @@ fn remove_from(groups: &mut HashMap<Box<str>, Group>, key: &str, id: u64) -> Opt
 impl Hub {
     /// Adds a watcher; `None` if the hub is closed.
     pub(crate) fn add(&mut self, s: Arc<Subscriber>) -> Option<u64> {
+        // The end has been told already: this one would wait for ever.
         if self.closed {
             return None;
         }

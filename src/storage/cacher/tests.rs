@@ -56,9 +56,14 @@ impl Feed {
     }
 
     fn publish(&self, events: &[Arc<Event>]) {
+        self.publish_at(events, Instant::now());
+    }
+
+    /// Publishes with this time for the watchers.
+    fn publish_at(&self, events: &[Arc<Event>], now: Instant) {
         self.cacher.apply(events);
         self.progress.set_applied(Revision(self.revision));
-        self.cacher.dispatch(events);
+        self.cacher.dispatch_at(events, now);
         self.progress.set_dispatched(Revision(self.revision));
     }
 

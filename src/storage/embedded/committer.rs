@@ -248,6 +248,7 @@ impl Committer {
             let mut ending = match self.queue.recv_timeout(self.next_timeout()) {
                 Ok(command) => self.handle(command, &mut writes, &mut bytes),
                 Err(RecvTimeoutError::Timeout) => false,
+                // All handles are gone, so nobody can write any more.
                 Err(RecvTimeoutError::Disconnected) => true,
             };
             while !ending && writes.len() < BATCH && bytes < BATCH_BYTES {
@@ -445,6 +446,7 @@ impl Committer {
     fn finish(self) {
         // Closed first: a writer that waits for permits gets an error instead of waiting for ever.
         self.shared.permits.close();
+        // Whoever came too late gets an answer, too.
         while let Ok(command) = self.queue.try_recv() {
             if let Command::Write(Write { reply: Some(to), .. }) = command {
                 let _ = to.send(Err(Error::NotReady(1)));

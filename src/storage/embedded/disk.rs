@@ -290,6 +290,7 @@ impl Disk {
         // Simulates an fsync that fails after the data was handed over: the caller must treat the transaction
         // as lost although it may be on disk.
         self.inject_fault(Step::Sync)?;
+        // Only now: after a failure the numbers stay those on disk.
         (self.revision, self.objects) = (last.revision, objects);
         Ok(())
     }
@@ -304,6 +305,7 @@ impl Disk {
     /// # Errors
     /// As [`commit`](Self::commit).
     pub(crate) fn close(self) -> rusqlite::Result<()> {
+        // With an empty log the file is complete by itself, as a copy of it should be.
         self.db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
         self.db.close().map_err(|(_, e)| e)
     }

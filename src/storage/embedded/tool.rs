@@ -34,7 +34,7 @@ pub(crate) struct StoreStats {
     pub revision: u64,
     /// History up to this revision has been compacted.
     pub compacted: u64,
-    /// Number of objects.
+    /// Objects that exist now, without their former states.
     pub objects: u64,
     /// Number of stored writes, including those of current objects.
     pub writes: u64,

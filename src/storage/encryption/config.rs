@@ -305,6 +305,7 @@ impl Reader<'_> {
         let refuse = |field: &str, why: &str| Err(complaint(at, &format!("{path}.{field}: Invalid value: {why}")));
         match v.str_at(&["apiVersion"]) {
             "v2" => {}
+            // v1 is upstream's default, behind a feature gate that is off.
             "" | "v1" => {
                 return Err(complaint(
                     at,

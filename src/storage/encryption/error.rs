@@ -120,7 +120,7 @@ impl KmsError {
 /// Why an encrypted seed or key is rejected: the limits of upstream's `validateEncryptedObject`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SourceError {
-    /// No key id.
+    /// Without a key id, a rotation of the plugin's key could not be noticed.
     #[error("keyID is empty")]
     NoKeyId,
     /// The key id is too long.

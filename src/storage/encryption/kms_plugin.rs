@@ -258,6 +258,7 @@ fn block_in_place_if_multi_threaded<T>(wait: impl FnOnce() -> T) -> T {
 async fn run(name: &str, state: Arc<State>, queue: jobs::UnboundedReceiver<Job>, first: mpsc::SyncSender<()>) {
     let client = kms_client::connect(&state.socket);
     tokio::select! {
+        // Its channel closes with the plugin, which thereby also ends the checks.
         () = decrypt_all(state.clone(), client.clone(), queue) => {}
         () = check_health(name, &state, client, first) => {}
     }
@@ -269,6 +270,7 @@ async fn decrypt_all(state: Arc<State>, client: Client, mut queue: jobs::Unbound
     while let Some(Job(source, to, permit)) = queue.recv().await {
         let (state, mut client) = (state.clone(), client.clone());
         tokio::spawn(async move {
+            // Until the call has ended: a plugin that hangs gets no more calls than there are permits.
             let _permit = permit;
             // The reader may have stopped waiting.
             let _ = to.send(decrypt(&state, &mut client, &source).await);
@@ -337,6 +339,7 @@ async fn check(state: &State, client: &mut Client) -> Result<(), KmsError> {
     if let Some(seed) = &*state.seed.load()
         && seed.source.key_id == key_id
     {
+        // The plugin still has the key, so what is written with it can be read again.
         *seed.seen.lock() = Instant::now();
         return Ok(());
     }

@@ -81,6 +81,7 @@ impl Members {
             .with_connect_timeout(CONNECT)
             .with_keep_alive(KEEP_ALIVE.0, KEEP_ALIVE.1)
             .with_require_leader(true)
+            // The tokens of etcd's own authentication expire within minutes.
             .with_auto_token_refresh(true);
         if let Some((name, password)) = &access.user {
             options = options.with_user(name, password);
@@ -296,6 +297,7 @@ impl Members {
 
 /// Returns a key-value client without a limit on response size.
 pub(super) fn kv(client: &Client) -> KvClient {
+    // As for watches: a page of large objects is beyond the library's limit.
     client.kv_client().max_decoding_message_size(usize::MAX)
 }
 

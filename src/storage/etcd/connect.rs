@@ -76,6 +76,7 @@ fn record(known: &mut MemberFailure, member: &str, failure: &Failure, limit: Dur
     if matches!(failure, Failure::TimedOut) && now >= give_up && !known.why.is_empty() {
         return;
     }
+    // Not at each attempt: one follows the other within seconds.
     if known.why != why || known.last_logged.is_none_or(|last| now - last >= REPEAT) {
         let left = (give_up - now).as_secs();
         tracing::warn!(member, error = why, "etcd does not answer; retrying for {left} s");

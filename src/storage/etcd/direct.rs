@@ -228,6 +228,7 @@ async fn many(
                 if i + 1 < total || page.next.is_some() {
                     listing.next = Some(ContinueToken {
                         revision: Some(page.revision),
+                        // The smallest key behind it.
                         start: format!("{key}\0"),
                     });
                     // etcd's count covers the range from this page's start, not only the page.

@@ -61,6 +61,7 @@ pub(super) async fn run(resource: Arc<Resource>) {
     }
     let last = resource.state.send_replace(State::Stopped);
     if let State::Ready(serving) = last {
+        // Its watches would otherwise wait for events that nobody reads any more.
         serving.cacher.stop();
     }
 }
@@ -219,7 +220,7 @@ async fn read_events(
     mut stream: WatchStream,
     at: &mut Revision,
 ) -> End {
-    let mut requester = Requester::default();
+    let mut requester = Requester::new(resource.shared.progress_retry);
     // Before the watch exists, etcd ignores progress requests.
     let mut created = false;
     let mut heard = Instant::now();
@@ -341,6 +342,7 @@ fn events(decoder: &Decoder, cacher: &Cacher, parts: &[WatchResponse], at: Revis
         if revision <= at {
             continue;
         }
+        // Earlier changes of this batch are not in the cache yet.
         let previous = match overlay.get(own) {
             Some(previous) => previous.clone(),
             None => cacher.peek(own),
@@ -348,6 +350,7 @@ fn events(decoder: &Decoder, cacher: &Cacher, parts: &[WatchResponse], at: Revis
         let deleted = change.event_type() == etcd_client::EventType::Delete;
         let entry = match (deleted, &previous) {
             (false, _) => decoder.entry(own, revision, Bytes::copy_from_slice(pair.value()))?,
+            // etcd sends no value with a deletion; watchers get the last state.
             (true, Some(previous)) => Arc::new(previous.at_revision(revision)),
             // It was created and deleted before the cache saw it; there is nothing to report.
             (true, None) => continue,

@@ -146,6 +146,13 @@ impl Handle {
             self.await_revision(revision).await?;
         }
         if self.is_trusted() {
+            // The event of a write of our own is on its way already: progress is requested only if it does not come.
+            if revision.0 <= self.0.last_write.load(Ordering::Acquire) {
+                let event = serving.cacher.wait_for(revision);
+                if let Ok(Ok(())) = tokio::time::timeout(self.0.shared.progress_retry, event).await {
+                    return serving.cacher.list(options).await;
+                }
+            }
             let waiter = self.0.waiters.register(revision);
             if self.catch_up(serving, waiter, revision).await.is_ok() {
                 return serving.cacher.list(options).await;

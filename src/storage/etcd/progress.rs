@@ -3,9 +3,9 @@
 //! how far the watch is.
 //!
 //! One request is in flight for all reads that wait. A read that arrives meanwhile and needs a newer revision
-//! causes the next request when the response arrives. [`RETRY`] applies only if etcd does not respond, or
-//! responds with a revision that is too old: it drops requests for watches that have not yet received all
-//! earlier events.
+//! causes the next request when the response arrives. An interval ([`RETRY`]) applies only if etcd does not
+//! respond, or responds with a revision that is too old: it drops requests for watches that have not yet
+//! received all earlier events.
 
 use crate::storage::Revision;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -13,8 +13,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// Time after which an unsuccessful request is repeated; upstream's interval.
-const RETRY: Duration = Duration::from_millis(100);
+/// Time after which an unsuccessful request is repeated, unless it is configured; upstream's interval.
+pub(super) const RETRY: Duration = Duration::from_millis(100);
 
 /// The reads that wait for progress.
 #[derive(Default)]
@@ -74,23 +74,30 @@ struct Sent {
 }
 
 /// Decides when the feed sends a request on its watch.
-#[derive(Default)]
-pub(super) struct Requester(Option<Sent>);
+pub(super) struct Requester {
+    retry: Duration,
+    last: Option<Sent>,
+}
 
 impl Requester {
+    /// Repeats an unsuccessful request after `retry`.
+    pub(crate) fn new(retry: Duration) -> Self {
+        Self { retry, last: None }
+    }
+
     /// Returns once a request for `wanted` is due. Cancel safe.
     pub(crate) async fn due(&self, wanted: Revision) {
-        let Some(sent) = &self.0 else { return };
+        let Some(sent) = &self.last else { return };
         // An answer that was too old for the same wish means that etcd lags; asking again at once would only
         // spin.
         if sent.in_flight || wanted <= sent.wanted {
-            tokio::time::sleep_until(sent.at + RETRY).await;
+            tokio::time::sleep_until(sent.at + self.retry).await;
         }
     }
 
     /// A request for `wanted` has been sent.
     pub(crate) fn sent(&mut self, wanted: Revision) {
-        self.0 = Some(Sent {
+        self.last = Some(Sent {
             at: Instant::now(),
             wanted,
             in_flight: true,
@@ -99,14 +106,14 @@ impl Requester {
 
     /// A response has been applied.
     pub(crate) fn answered(&mut self) {
-        if let Some(sent) = &mut self.0 {
+        if let Some(sent) = &mut self.last {
             sent.in_flight = false;
         }
     }
 
     /// A response could not be applied: the next request is due at once.
     pub(crate) fn wasted(&mut self) {
-        self.0 = None;
+        self.last = None;
     }
 }
 
@@ -125,7 +132,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn request_is_due_at_once_and_shared_while_in_flight() {
-        let mut requester = Requester::default();
+        let mut requester = Requester::new(RETRY);
         assert!(is_due(&requester, r(5)), "the first read does not wait");
         requester.sent(r(5));
         assert!(!is_due(&requester, r(5)));
@@ -140,7 +147,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn request_without_a_sufficient_response_is_repeated_after_the_interval() {
         for answered in [false, true] {
-            let mut requester = Requester::default();
+            let mut requester = Requester::new(RETRY);
             requester.sent(r(5));
             if answered {
                 requester.answered();

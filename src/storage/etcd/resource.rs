@@ -40,6 +40,8 @@ pub(super) struct Shared {
     pub progress_reliable: AtomicBool,
     /// Whether `progress_reliable` is determined by the members' versions.
     pub decide_by_version: bool,
+    /// Time after which a progress request without a sufficient response is repeated.
+    pub progress_retry: Duration,
     /// The revision that the API servers of this cluster have compacted, read from the key that coordinates
     /// them.
     pub compaction: Compaction,
@@ -347,6 +349,7 @@ impl Resource {
         let tries = AtomicUsize::new(0);
         let call = self.shared.members.call(|client| {
             tries.fetch_add(1, Ordering::Relaxed);
+            // For the case that the cache does not have this revision.
             let options = DeleteOptions::new().with_prev_key();
             let txn = Txn::new()
                 .when([Compare::mod_revision(&*key, CompareOp::Equal, expected)])

@@ -164,6 +164,7 @@ impl Exchange {
             match answer.kvs().last() {
                 Some(last) if answer.more() => from = after(last.key()),
                 _ => {
+                    // An import can keep revisions only in ascending order.
                     out.sort_by_key(|p| p.revision);
                     return Ok((revision.cast_unsigned(), out));
                 }
@@ -225,6 +226,7 @@ impl Exchange {
             let answer = self
                 .members
                 .call(|client| {
+                    // If the answer to an attempt is lost, the next one finds the object in place.
                     attempts.fetch_add(1, Ordering::Relaxed);
                     let options = (lease != 0).then(|| PutOptions::new().with_lease(lease));
                     let txn = Txn::new()
@@ -247,6 +249,7 @@ impl Exchange {
                 progress(done as u64 + 1, total);
             }
         }
+        // The filler has only advanced the revision; it is no object.
         if filled {
             let gone = self
                 .members

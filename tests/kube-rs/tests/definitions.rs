@@ -10,7 +10,7 @@ use gateway_api as gateway;
 use k8s_crds_cert_manager as cert_manager;
 use kube_of_crates::CustomResourceExt;
 use serde_json::{Value, json};
-use support::Server;
+use support::{Server, wait_for};
 
 fn definitions() -> Vec<Value> {
     let all = [
@@ -74,15 +74,13 @@ async fn definitions_of_other_projects_are_installed_and_used() {
     server.kubectl(&["apply", "--server-side", "-f", "-"], &documents(&all));
     for definition in &all {
         let name = definition["metadata"]["name"].as_str().expect("a name");
-        server.kubectl(
-            &[
-                "wait",
-                "--for=condition=Established",
-                "--timeout=30s",
-                &format!("crd/{name}"),
-            ],
-            "",
-        );
+        let crd = format!("crd/{name}");
+        let established = ["wait", "--for=condition=Established", "--timeout=30s", &crd];
+        // Repeated: `kubectl wait` fails on a definition that has no conditions yet.
+        wait_for("the definition is established", || async {
+            server.kubectl_try(&established)
+        })
+        .await;
         let fields = server.kubectl(&["explain", name, "--recursive"], "");
         assert!(
             fields.lines().filter(|l| l.contains('\t')).count() > 10,

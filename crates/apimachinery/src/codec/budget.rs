@@ -123,17 +123,25 @@ pub fn weight(v: &Value) -> usize {
     }
 }
 
-/// An upper bound of the memory needed to decode a body, for admission by memory: the body, the text strings
-/// are built from, and the tree. For YAML also the tokens its parser buffers.
-pub fn decoded_size_limit(body_length: usize, is_yaml: bool) -> usize {
-    /// Parser memory per body byte: a token of 376 bytes for an element of two.
-    const TOKENS: usize = 376 / 2;
-    let bounded = |factor: usize| body_length.saturating_mul(factor).min(DecodeBudget::MAX);
-    let tokens = if is_yaml { bounded(TOKENS) } else { 0 };
+/// An upper bound of the memory needed to decode a body of JSON, CBOR or protobuf, for admission by memory: the
+/// body, the text strings are built from, and the tree. In bytes.
+pub fn decoded_size_limit(body_length: usize) -> usize {
     // The decoded text can be a second copy of the body: strings with escapes are built next to it.
     body_length
         .saturating_mul(2)
-        .saturating_add(bounded(DecodeBudget::FACTOR) + tokens)
+        .saturating_add(bounded(body_length, DecodeBudget::FACTOR))
+}
+
+/// The same for a body of YAML, whose parser also buffers tokens.
+pub fn decoded_yaml_size_limit(body_length: usize) -> usize {
+    /// Parser memory per body byte: a token of 376 bytes for an element of two.
+    const TOKENS: usize = 376 / 2;
+    decoded_size_limit(body_length).saturating_add(bounded(body_length, TOKENS))
+}
+
+/// What decoding takes beyond the text: more than the budget is refused.
+fn bounded(body_length: usize, factor: usize) -> usize {
+    body_length.saturating_mul(factor).min(DecodeBudget::MAX)
 }
 
 #[cfg(test)]
@@ -151,6 +159,14 @@ mod tests {
             (32, 56),
             "FACTOR is the size of an element divided by the two bytes of its text"
         );
+    }
+
+    #[test]
+    fn limit_of_yaml_has_room_for_its_tokens() {
+        assert_eq!(decoded_size_limit(10), 2 * 10 + DecodeBudget::FACTOR * 10);
+        assert_eq!(decoded_yaml_size_limit(10), decoded_size_limit(10) + 188 * 10);
+        let huge = usize::MAX / 2 - 2 * DecodeBudget::MAX;
+        assert_eq!(decoded_yaml_size_limit(huge), 2 * huge + 2 * DecodeBudget::MAX);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! Start at [`validate_object_meta`] and [`validate_object_meta_update`].
 
-use super::{NameFn, label_value, name_is_dns_label, name_is_path_segment, qualified_name};
+use super::{NameFn, NameForm, label_value, name_is_dns_label, name_is_path_segment, qualified_name};
 use crate::field::{ErrorList, FieldError, FieldPath, is_printable, quote, show};
 use crate::gvk::GroupVersion;
 use crate::interrupt::checkpoint;
@@ -44,8 +44,7 @@ pub fn validate_object_meta(meta: &Value, rules: MetaRules, path: &FieldPath) ->
     if !generate.is_empty() {
         let at = path.child("generateName");
         out.extend(
-            // `true` for the prefix: a generated suffix follows, so a trailing dash is allowed.
-            (rules.name)(generate, true)
+            (rules.name)(generate, NameForm::Prefix)
                 .into_iter()
                 .map(|m| FieldError::invalid(&at, generate, m)),
         );
@@ -57,7 +56,7 @@ pub fn validate_object_meta(meta: &Value, rules: MetaRules, path: &FieldPath) ->
         out.push(FieldError::required(&at, "name or generateName is required"));
     } else {
         out.extend(
-            (rules.name)(name, false)
+            (rules.name)(name, NameForm::Full)
                 .into_iter()
                 .map(|m| FieldError::invalid(&at, name, m)),
         );
@@ -67,7 +66,7 @@ pub fn validate_object_meta(meta: &Value, rules: MetaRules, path: &FieldPath) ->
         (true, true) => out.push(FieldError::required(&at, "")),
         (true, false) => {
             out.extend(
-                name_is_dns_label(ns, false)
+                name_is_dns_label(ns, NameForm::Full)
                     .into_iter()
                     .map(|m| FieldError::invalid(&at, ns, m)),
             );

@@ -4,7 +4,6 @@
 //! it started with.
 
 use super::{out_of_range, pattern_error};
-use crate::value::Value;
 use std::net::IpAddr;
 
 /// Parses an IP address like upstream's legacy checks, which accept leading zeros in IPv4 octets (read as
@@ -161,20 +160,6 @@ pub fn parse_percent(s: &str) -> Option<i64> {
     (!digits.is_empty() && digits.bytes().all(|c| c.is_ascii_digit())).then(|| digits.parse().unwrap_or(i64::MAX))
 }
 
-/// Resolves an int-or-string against `total`; percentages are rounded up or down. `None` if it is neither, or
-/// overflows.
-pub fn scaled(v: &Value, total: i64, round_up: bool) -> Option<i64> {
-    match v {
-        Value::Int(n) => Some(*n),
-        Value::String(s) => {
-            // Checked: both factors may come from a client.
-            let p = parse_percent(s)?.checked_mul(total)?;
-            Some(if round_up { p.checked_add(99)? / 100 } else { p / 100 })
-        }
-        _ => None,
-    }
-}
-
 /// Checks an address in canonical form, as newer API fields require.
 pub fn canonical_ip(text: &str) -> Vec<String> {
     let messages = ip_strict(text);
@@ -225,8 +210,6 @@ mod tests {
         assert_eq!(port_name("-").len(), 2);
         assert_eq!(port_name("1--2").len(), 2);
         assert_eq!(port(0), ["must be between 1 and 65535, inclusive"]);
-        assert_eq!(scaled(&"33%".into(), 10, true), Some(4));
-        assert_eq!(scaled(&"33%".into(), 10, false), Some(3));
         assert!(!percent("%").is_empty() && !percent("+1%").is_empty());
     }
 }

@@ -5,7 +5,7 @@ use super::{Body::Strict, Declaration};
 use crate::value::authority::{Authority, Check, Decision};
 use crate::value::{Out, Val, error, no_overload};
 use std::sync::Arc;
-use torana_apimachinery::validation;
+use torana_apimachinery::validation::{self, NameForm};
 
 pub(super) const FUNCTIONS: &[Declaration] = &[
     ("path", Strict(path), &["Authorizer.(string) PathCheck"]),
@@ -95,10 +95,10 @@ fn service_account<'a>(args: &mut [Val<'a>]) -> Out<'a> {
         return no_overload();
     };
     // Upstream validates the name before the namespace.
-    if !validation::name_is_dns_subdomain(name, false).is_empty() {
+    if !validation::name_is_dns_subdomain(name, NameForm::Full).is_empty() {
         return error("Invalid service account name");
     }
-    if !validation::name_is_dns_label(namespace, false).is_empty() {
+    if !validation::name_is_dns_label(namespace, NameForm::Full).is_empty() {
         return error("Invalid service account namespace");
     }
     let check = with(check, |c| {

@@ -6,7 +6,7 @@ use crate::value::format::Format;
 use crate::value::url::Url;
 use crate::value::{Out, Val, no_overload};
 use std::sync::Arc;
-use torana_apimachinery::validation;
+use torana_apimachinery::validation::{self, NameForm};
 
 pub(super) const FUNCTIONS: &[Declaration] = &[
     ("format.dns1123Label", Strict(|_| named("dns1123Label")), NONE),
@@ -59,11 +59,18 @@ static FORMATS: [Format; 13] = [
     format!("dns1123Subdomain", 60, validation::dns1123_subdomain),
     format!("dns1035Label", 30, validation::dns1035_label),
     format!("qualifiedName", 60, validation::qualified_name),
-    format!("dns1123LabelPrefix", 30, |s| validation::name_is_dns_label(s, true)),
-    format!("dns1123SubdomainPrefix", 60, |s| validation::name_is_dns_subdomain(
-        s, true
+    format!("dns1123LabelPrefix", 30, |s| validation::name_is_dns_label(
+        s,
+        NameForm::Prefix
     )),
-    format!("dns1035LabelPrefix", 30, |s| validation::name_is_dns1035_label(s, true)),
+    format!("dns1123SubdomainPrefix", 60, |s| validation::name_is_dns_subdomain(
+        s,
+        NameForm::Prefix
+    )),
+    format!("dns1035LabelPrefix", 30, |s| validation::name_is_dns1035_label(
+        s,
+        NameForm::Prefix
+    )),
     format!("labelValue", 40, validation::label_value),
     format!("uri", 1103, |s| Url::parse(s)
         .err()

@@ -2,7 +2,7 @@
 
 use torana_apimachinery::field::quote;
 
-/// A parsed URL.
+/// A parsed URL. Its parts are as `url()` and its functions return them.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Url {
     pub(crate) scheme: String,

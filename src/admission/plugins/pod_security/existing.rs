@@ -33,11 +33,27 @@ struct ViolationGroup {
     others: usize,
 }
 
+/// When a check ends before the last pod.
+#[derive(Clone, Copy)]
+struct Limits {
+    until: Instant,
+    most: usize,
+}
+
+impl Limits {
+    /// Those of a check that starts now.
+    fn new() -> Self {
+        Self {
+            until: Instant::now() + TIME_LIMIT,
+            most: MAX,
+        }
+    }
+}
+
 /// The state of a check over many pods.
 struct ExistingPodsCheck {
     enforce: LevelVersion,
-    until: Instant,
-    most: usize,
+    limits: Limits,
     /// Failing pods by reasons.
     found: BTreeMap<String, ViolationGroup>,
     checked: usize,
@@ -48,7 +64,7 @@ struct ExistingPodsCheck {
 impl ExistingPodsCheck {
     fn is_over(&self) -> bool {
         // At least one pod is checked, however slow that is.
-        self.checked >= self.most || (self.checked > 0 && Instant::now() >= self.until)
+        self.checked >= self.limits.most || (self.checked > 0 && Instant::now() >= self.limits.until)
     }
 
     /// Decodes a pod, after the tasks that wait got their turn if there were many bytes before it.
@@ -130,7 +146,8 @@ pub(super) async fn warnings(
     // One pod is decoded at a time.
     let largest = pods.iter().map(|entry| entry.json.len()).max().unwrap_or(0);
     let (namespace, config) = (namespace.to_owned(), config.clone());
-    let work = async move { survey(&namespace, enforce, &config, &pods, MAX).await };
+    // The time starts with the work, not while it waits for a thread of the pool.
+    let work = async move { survey(&namespace, enforce, &config, &pods, Limits::new()).await };
     // On the pool, because thousands of pods take up to a second.
     let done = compute::offload(largest * compute::MEMORY_PER_STORED_BYTE, work).await;
     done.unwrap_or_else(|_| vec![UNKNOWN.to_owned()])
@@ -141,12 +158,11 @@ async fn survey(
     enforce: LevelVersion,
     config: &PodSecurityConfig,
     pods: &[Arc<Entry>],
-    most: usize,
+    limits: Limits,
 ) -> Vec<String> {
     let mut survey = ExistingPodsCheck {
         enforce,
-        until: Instant::now() + TIME_LIMIT,
-        most,
+        limits,
         found: BTreeMap::new(),
         checked: 0,
         since_yield: 0,
@@ -199,7 +215,13 @@ mod tests {
         )
     }
 
-    fn warnings(pods: &[Arc<Entry>], most: usize) -> Vec<String> {
+    /// So many pods, and more time than any test takes.
+    fn at_most(most: usize) -> Limits {
+        let until = Instant::now() + Duration::from_hours(1);
+        Limits { until, most }
+    }
+
+    fn warnings(pods: &[Arc<Entry>], limits: Limits) -> Vec<String> {
         let enforce = LevelVersion {
             level: Level::Baseline,
             version: Version::Latest,
@@ -209,7 +231,7 @@ mod tests {
             ..PodSecurityConfig::default()
         };
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        runtime.block_on(survey("n", enforce, &config, pods, most))
+        runtime.block_on(survey("n", enforce, &config, pods, limits))
     }
 
     #[test]
@@ -231,8 +253,8 @@ mod tests {
             "a (and 2 other pods): host namespaces",
             "e: host namespaces, hostPath volumes",
         ];
-        assert_eq!(warnings(&pods, 9), lines);
-        assert_eq!(warnings(&pods[4..], 9), [""; 0]);
+        assert_eq!(warnings(&pods, at_most(9)), lines);
+        assert_eq!(warnings(&pods[4..], at_most(9)), [""; 0]);
     }
 
     #[test]
@@ -242,12 +264,24 @@ mod tests {
             pod("b", "1", json!({})),
             pod("c", "2", json!({"hostIPC": true})),
         ];
-        let lines = warnings(&pods, 2);
+        let lines = warnings(&pods, at_most(2));
         assert_eq!(
             lines[0],
             "new PodSecurity enforce level only checked against the first 2 of 3 existing pods"
         );
         assert_eq!(lines[2], "c: host namespaces");
+    }
+
+    #[test]
+    fn one_pod_is_checked_when_the_time_is_over() {
+        let over = Limits {
+            until: Instant::now(),
+            most: 9,
+        };
+        let pods = ["a", "b"].map(|name| pod(name, name, json!({"hostIPC": true})));
+        let lines = warnings(&pods, over);
+        let only = "new PodSecurity enforce level only checked against the first 1 of 2 existing pods";
+        assert_eq!((lines[0].as_str(), lines[2].as_str()), (only, "a: host namespaces"));
     }
 
     /// The number of polls that a survey of these pods takes.
@@ -257,7 +291,7 @@ mod tests {
             version: Version::Latest,
         };
         let config = PodSecurityConfig::default();
-        let mut survey = std::pin::pin!(survey("n", enforce, &config, pods, MAX));
+        let mut survey = std::pin::pin!(survey("n", enforce, &config, pods, at_most(MAX)));
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
         let mut polls = 1;
         while survey.as_mut().poll(&mut context).is_pending() {

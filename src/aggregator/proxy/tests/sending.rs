@@ -184,10 +184,7 @@ async fn requests_use_all_addresses_of_a_name() {
     let pki = Pki::new(&["ext.ns.svc"], H2);
     let named = |name: &'static str| Backend::http(&pki, 100, move |_| async move { response(200, name) });
     let (a, b) = (named("a").await, named("b").await);
-    let dead = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let gone = dead.local_addr().unwrap();
-    drop(dead);
-    let addresses = [a.authority.parse().unwrap(), gone, b.authority.parse().unwrap()];
+    let addresses = [a.authority.parse().unwrap(), DEAD, b.authority.parse().unwrap()];
     let outbound = Outbound::direct().with_static_names("api.example:443", &addresses);
     let t = Transport::new(transport_tls(&pki.ca_pem), Arc::new(outbound), tasks());
     let p = over(t, "api.example:443");

@@ -40,7 +40,7 @@ pub(super) struct Binding {
     pub subjects: &'static [&'static str],
 }
 
-/// A ClusterRole.
+/// A ClusterRole with rules of its own, neither aggregated nor aggregating.
 pub(super) const fn cluster(name: &'static str, rules: &'static [&'static str]) -> Role {
     Role {
         name,

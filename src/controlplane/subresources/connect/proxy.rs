@@ -192,7 +192,7 @@ async fn resolve_checked(names: &dyn Resolver, host: &str) -> Result<Vec<IpAddr>
     let addresses: Vec<IpAddr> = match host.parse() {
         Ok(ip) => vec![ip],
         Err(_) => {
-            let none = |_| Status::bad_request(format!("lookup {host}: no such host"));
+            let none = |why| Status::bad_request(format!("lookup {host}: {why}"));
             names.lookup(host).await.map_err(none)?
         }
     };

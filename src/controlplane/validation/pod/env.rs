@@ -4,7 +4,7 @@ use super::super::common::no_backsteps;
 use super::super::common::quantity;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::validation::{
-    config_map_key, dns1123_label, dns1123_subdomain, env_var_name, name_is_dns_subdomain, qualified_name,
+    NameForm, config_map_key, dns1123_label, dns1123_subdomain, env_var_name, name_is_dns_subdomain, qualified_name,
 };
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{invalid_each, required_valid};
@@ -282,7 +282,7 @@ fn env_from(out: &mut ErrorList, e: &Value, list: &FieldPath, index: usize) {
         match e.str_at(&[key, "name"]) {
             "" => out.push(FieldError::required(&at, "")),
             // As a prefix: upstream permits a trailing hyphen here.
-            name => invalid_each(out, &at, name, name_is_dns_subdomain(name, true)),
+            name => invalid_each(out, &at, name, name_is_dns_subdomain(name, NameForm::Prefix)),
         }
     }
     let why = match sources {

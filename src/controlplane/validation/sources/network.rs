@@ -2,7 +2,7 @@
 
 use super::SourceOwner;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
-use crate::apimachinery::validation::name_is_dns_label;
+use crate::apimachinery::validation::{NameForm, name_is_dns_label};
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::invalid_each;
 
@@ -191,6 +191,6 @@ pub(super) fn gluster_namespace(out: &mut ErrorList, v: &Value, at: &FieldPath) 
             let why = "if the endpointnamespace is set, it must be a valid namespace name";
             out.push(FieldError::invalid(&at, "", why));
         }
-        Some(name) => invalid_each(out, &at, name, name_is_dns_label(name, false)),
+        Some(name) => invalid_each(out, &at, name, name_is_dns_label(name, NameForm::Full)),
     }
 }

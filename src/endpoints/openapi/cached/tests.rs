@@ -138,7 +138,7 @@ async fn accept_without_media_types_gets_an_empty_response_from_v3_and_406_from_
         headers.insert("accept", http::HeaderValue::from_static(accept));
         let r = document.respond(&headers).await;
         assert_eq!(r.status().as_u16(), code, "{accept}");
-        assert_eq!(r.headers().contains_key(VARY), code == 406, "{accept}");
+        assert_eq!(r.headers()[VARY], "Accept", "{accept}");
         assert!(!r.headers().contains_key(CONTENT_TYPE), "{accept}");
     }
 }

@@ -185,6 +185,7 @@ const fn concat<const A: usize, const B: usize, const C: usize>(a: &[Row; A], b:
     assert!(A + B == C);
     let mut out = [("", 0, Text); C];
     let mut i = 0;
+    // Constant functions have no `for`.
     while i < C {
         out[i] = if i < A { a[i] } else { b[i - A] };
         i += 1;

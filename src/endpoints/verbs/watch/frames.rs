@@ -174,6 +174,7 @@ impl Frames {
         };
         let budget = self.budget.clone();
         let key = encoded::frame(t, self.media, metadata);
+        // Encoded by the first of the watchers that see this event in this way.
         EncodedFrame::Shared(
             event
                 .encodings

@@ -85,6 +85,7 @@ impl Pool {
             let around = (0..n).map(|i| self.checkouts.wrapping_add(i) % n);
             let at = around.min_by_key(|at| self.http2[*at].streams())?;
             let connection = &self.http2[at];
+            // It takes no more streams: the peer has closed it or sent GOAWAY.
             let Some(max) = connection.most_streams() else {
                 self.http2.swap_remove(at);
                 continue;

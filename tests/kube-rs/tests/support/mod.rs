@@ -105,6 +105,11 @@ impl Server {
         errors
     }
 
+    /// Whether kubectl succeeds.
+    pub fn kubectl_try(&self, args: &[&str]) -> bool {
+        self.run_kubectl(args, "").0
+    }
+
     fn run_kubectl(&self, args: &[&str], given: &str) -> (bool, String, String) {
         let mut child = Command::new("kubectl")
             .args(args)

@@ -40,7 +40,7 @@ pub(super) fn cases() -> Vec<Case> {
                 Header("content-type", &["text/plain; charset=utf-8"]),
             ]),
         case("3.7.2b", "past the deadline, a response that has begun breaks off")
-            .request("GET", "{base}/things/a?timeout=1s")
+            .request("GET", "{base}/things/a?timeout=3s")
             .answer_parts([Part::Data(b"some".to_vec()), Part::Gate])
             .framed(Framing::Chunked)
             .on(&["f1", "f2"])
@@ -75,7 +75,7 @@ pub(super) fn cases() -> Vec<Case> {
             "{base}/namespaces/n/things/a/log?",
         ),
         case("3.7.4c", "other subresources have a deadline")
-            .request("GET", "{base}/namespaces/n/things/a/stream?timeout=1s")
+            .request("GET", "{base}/namespaces/n/things/a/stream?timeout=3s")
             .answer_parts([Part::Data(b"one\n".to_vec()), Part::Gate])
             .framed(Framing::Chunked)
             .on(&["f1", "f2"])
@@ -109,7 +109,7 @@ fn cancelled<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
         // The response breaks off. Over HTTP/2 that is an error without a response if the head was not yet
         // passed on.
         let _ = scene
-            .exchange(&scene.request("GET", "{base}/things/a?timeout=1s"))
+            .exchange(&scene.request("GET", "{base}/things/a?timeout=3s"))
             .await;
         match (handle.next().await?, handle.next().await?) {
             (Event::Request(_), Event::ClientDisconnected) => Ok(()),

@@ -165,7 +165,7 @@ fn garbage<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
             };
             let _handle = scene.backend.arm([faulty, small()]);
             // A corrupted status, header or body that is still valid cannot be detected by the gateway.
-            let request = scene.request("GET", "{base}/things?timeout=2s");
+            let request = scene.request("GET", "{base}/things?timeout=10s");
             let first = scene.exchange(&request).await;
             if let Ok(response) = &first
                 && response.status == 504

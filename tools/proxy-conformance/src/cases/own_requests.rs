@@ -256,7 +256,7 @@ fn stale<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
         until_version(scene, "its version is Stale", |v| v["freshness"] == "Stale").await?;
         // Other requests must not wait for it.
         let request = Request {
-            target: "/apis?timeout=1s".into(),
+            target: "/apis?timeout=4s".into(),
             ..scene.request("GET", "/apis")
         };
         let response = scene.exchange(&request).await?;

@@ -215,9 +215,14 @@ fn no_service<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
 
 fn nobody<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
     Box::pin(async move {
-        // Binding and releasing a port yields one on which nothing listens.
-        let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr());
-        let port = free.map_err(|e| e.to_string())?.port();
+        // Bound and not listening: nobody else gets the port, and connections to it are refused.
+        let bound = || {
+            let socket = tokio::net::TcpSocket::new_v4()?;
+            socket.bind(std::net::SocketAddr::from(([0, 0, 0, 0], 0)))?;
+            let port = socket.local_addr()?.port();
+            std::io::Result::Ok((socket, port))
+        };
+        let (_held, port) = bound().map_err(|e| e.to_string())?;
         let (reason, text) = ("FailedDiscoveryCheck", "connect: connection refused");
         if scene.environment.via() == Via::ExternalName {
             return astray(scene, "moving", port, reason, text).await;

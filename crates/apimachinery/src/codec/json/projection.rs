@@ -87,7 +87,7 @@ impl Mask {
         mask
     }
 
-    /// Adds a path.
+    /// Adds a path to what is read; `{a,b}` adds several, and `#` only counts.
     pub fn add(&mut self, path: &str) {
         // `#` replaces whatever was there: counting needs no values, and a path below a counted member adds nothing.
         if path == "#" {
