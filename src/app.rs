@@ -43,6 +43,7 @@ use crate::cli::CompletedOptions;
 use crate::request::Handler;
 use crate::sdk::ApiGroup;
 use crate::server::GatewayService;
+use crate::server::health::HealthCheck;
 use crate::server::lifecycle::{HookError, Lifecycle, PreShutdownHook, ShutdownTimeouts};
 use crate::serving::Drained;
 use crate::tasks::TaskGroup;
@@ -105,6 +106,7 @@ pub struct Gateway {
     audit: Option<Arc<Audit>>,
     port: OpenPort,
     handler: Arc<dyn Handler>,
+    checks: Arc<Vec<HealthCheck>>,
     fatal: mpsc::Receiver<HookError>,
 }
 

@@ -78,7 +78,7 @@ pub(crate) enum TransportError {
 
 impl KnownTransports {
     fn add(&mut self, settings: Settings, id: TransportId, transport: &Arc<Transport>) {
-        // In place of an earlier one at most that nobody uses any more.
+        // Replaces at most a transport that is no longer used: a living one would have been found and shared.
         self.by_settings.insert(settings, (id, Arc::downgrade(transport)));
         if self.by_settings.len() > self.purge_at {
             self.purge();

@@ -64,7 +64,7 @@ impl ApiServiceWriter for Arc<Store> {
     }
 
     async fn create(&self, mut object: Value) -> Result<()> {
-        // What decoding does to a client's object, and the store therefore expects.
+        // The store expects objects as decoding leaves those of clients.
         self.resource().schema.normalize(&mut object)?;
         Store::create(self, &Context::system(""), object, &options("")).await?;
         Ok(())

@@ -356,6 +356,7 @@ async fn open(
         audit,
         port,
         handler,
+        checks,
         fatal,
     })
 }

@@ -14,7 +14,7 @@ pub struct Attributes<'a> {
     pub is_resource: bool,
     /// API group; empty for core.
     pub api_group: &'a str,
-    /// API version. Of the authorizers here only webhooks are told: rules name groups.
+    /// API version. Only webhook authorizers see it: RBAC rules name groups.
     pub api_version: &'a str,
     /// Namespace; empty for cluster scope and for all namespaces.
     pub namespace: &'a str,

@@ -90,15 +90,14 @@ fn go_text(address: SocketAddr, error: &HttpError) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::aggregator::testing::DEAD;
 
     #[tokio::test]
     async fn a_refused_connection_reads_as_gos_error() {
-        // Not the port of a closed listener, which another test may get.
-        let address = SocketAddr::from(([127, 0, 0, 1], 1));
         assert_eq!(
-            https(address, "/healthz").await.map_err(|e| e.to_string()),
+            https(DEAD, "/healthz").await.map_err(|e| e.to_string()),
             Err(format!(
-                "Get \"https://{address}/healthz\": dial tcp {address}: connect: connection refused"
+                "Get \"https://{DEAD}/healthz\": dial tcp {DEAD}: connect: connection refused"
             ))
         );
     }

@@ -180,12 +180,6 @@ impl Loopback {
         self.accept(path, JSON).await
     }
 
-    /// Whether a GET of `path` succeeds; its response is not read.
-    pub(crate) async fn succeeds(&self, path: &str) -> bool {
-        let response = self.respond(Method::GET, path, JSON, None).await;
-        response.is_ok_and(|response| response.status().is_success())
-    }
-
     /// Reads a document in the media type `accept`.
     pub(crate) async fn accept(&self, path: impl fmt::Display, accept: &str) -> Result<Value, Failure> {
         self.extract(path, accept, |object| object).await

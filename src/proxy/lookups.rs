@@ -107,7 +107,6 @@ impl Lookups {
     /// Starts a lookup, or joins one that was started while the caller waited for the slot.
     fn begin(&self, host: &str, slot: OwnedSemaphorePermit) -> Pending {
         let mut under_way = self.pending.lock();
-        // Somebody else has begun it while this one waited for its slot.
         if let Some(pending) = under_way.get(host) {
             return pending.clone();
         }

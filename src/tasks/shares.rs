@@ -47,12 +47,12 @@ impl Shares {
         let fits = |taken: usize| limit == 0 || own < limit.saturating_sub(taken).saturating_mul(MAX_SHARE_OF_FREE);
         // Relaxed: the counts decide about nothing but themselves.
         let taken = (self.taken).fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| fits(n).then_some(n + 1));
-        // `exempt` may search groups, so it is evaluated only at the limit.
-        if taken.is_err() && !exempt() {
-            self.uncount(caller);
-            return None;
-        }
         if taken.is_err() {
+            // `exempt` may search groups, so it is evaluated only at the limit.
+            if !exempt() {
+                self.uncount(caller);
+                return None;
+            }
             self.taken.fetch_add(1, Ordering::Relaxed);
         }
         Some(caller)

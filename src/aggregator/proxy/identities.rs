@@ -56,7 +56,6 @@ impl Identities {
 
 /// The slot of a user. Dividing by the size maps adjacent allocations to different slots.
 fn slot_of(user: &Arc<UserInfo>) -> usize {
-    // Neighbours on the heap are a size apart; the division spreads them over the slots.
     Arc::as_ptr(user).addr() / size_of::<UserInfo>() % SLOTS
 }
 

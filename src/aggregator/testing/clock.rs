@@ -39,14 +39,15 @@ impl Still {
 
     /// Yields until `f` returns a value, without advancing the clock.
     pub(crate) async fn until<T, F: Future<Output = Option<T>>>(&self, what: &str, f: impl Fn() -> F) -> T {
-        let limit = Instant::now() + Duration::from_secs(60);
-        loop {
-            if let Some(t) = f().await {
-                return t;
+        let found = async {
+            loop {
+                if let Some(t) = f().await {
+                    return t;
+                }
+                tokio::task::yield_now().await;
             }
-            assert!(Instant::now() < limit, "{what} did not come about");
-            tokio::task::yield_now().await;
-        }
+        };
+        self.run(what, found).await
     }
 
     /// Runs all tasks until they only wait for time or sockets.

@@ -7,6 +7,7 @@ use crate::apimachinery::object::ObjectView as _;
 use crate::apimachinery::value::Value;
 use crate::controllers::discovery::{ServedResource, discover};
 use crate::controllers::loopback::{APPLY, Failure, Loopback, Path, found};
+use crate::tasks::Signal;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -24,6 +25,8 @@ const RETRY: Duration = Duration::from_millis(50);
 pub(super) struct Applier {
     dir: PathBuf,
     api: Loopback,
+    /// Fires when the server is ready.
+    ready: Signal,
     /// The objects applied last, by group, kind, namespace and name.
     applied: HashMap<[String; 4], Value>,
 }
@@ -45,10 +48,11 @@ enum Outcome {
 }
 
 impl Applier {
-    pub(crate) fn new(dir: PathBuf, api: Loopback) -> Self {
+    pub(crate) fn new(dir: PathBuf, api: Loopback, ready: Signal) -> Self {
         Self {
             dir,
             api,
+            ready,
             applied: HashMap::new(),
         }
     }
@@ -59,7 +63,7 @@ impl Applier {
     /// Cancel safe: a write in progress completes.
     pub(crate) async fn run(mut self) {
         // Nothing establishes definitions before, nor makes the accounts of pods, and `PATIENCE` would pass in vain.
-        let _ = tokio::time::timeout(START, self.until_ready()).await;
+        let _ = tokio::time::timeout(START, self.ready.wait()).await;
         let mut last: Option<Fingerprint> = None;
         loop {
             let dir = self.dir.clone();
@@ -71,12 +75,6 @@ impl Applier {
                 last = Some(now);
             }
             tokio::time::sleep(CHECK).await;
-        }
-    }
-
-    async fn until_ready(&self) {
-        while !self.api.succeeds("/readyz").await {
-            tokio::time::sleep(RETRY).await;
         }
     }
 
@@ -195,49 +193,36 @@ mod tests {
     use super::*;
     use crate::request::{Body, Handler, Request, Response};
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicUsize, Ordering};
     use tokio::sync::mpsc;
 
-    /// Becomes ready at the third question, and tells the paths of all requests.
-    struct Starting {
-        asked: AtomicUsize,
-        paths: mpsc::UnboundedSender<String>,
-    }
+    /// Reports the paths of all requests.
+    struct Recorder(mpsc::UnboundedSender<String>);
 
     #[async_trait::async_trait]
-    impl Handler for Starting {
+    impl Handler for Recorder {
         async fn handle(&self, request: Request) -> Response {
-            // The test ends at the first other request.
-            let _ = self.paths.send(request.uri().path().to_owned());
-            let mut response = Response::new(Body::full("{}"));
-            if self.asked.fetch_add(1, Ordering::Relaxed) < 2 {
-                *response.status_mut() = http::StatusCode::INTERNAL_SERVER_ERROR;
-            }
-            response
+            // The test ends at the first request.
+            let _ = self.0.send(request.uri().path().to_owned());
+            Response::new(Body::full("{}"))
         }
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn nothing_is_applied_before_the_server_is_ready() {
         let dir = tempfile::tempdir().unwrap();
         let manifest = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n";
         std::fs::write(dir.path().join("a.yaml"), manifest).unwrap();
         let (paths, mut seen) = mpsc::unbounded_channel();
-        let handler: Arc<dyn Handler> = Arc::new(Starting {
-            asked: AtomicUsize::new(0),
-            paths,
-        });
-        let applier = Applier::new(dir.path().to_owned(), Loopback::administrator(&handler));
-        let questions = async {
-            let mut n = 0;
-            while seen.recv().await.is_some_and(|path| path == "/readyz") {
-                n += 1;
-            }
-            n
-        };
+        let handler: Arc<dyn Handler> = Arc::new(Recorder(paths));
+        let ready = Signal::new("ready");
+        let mut applying =
+            Box::pin(Applier::new(dir.path().to_owned(), Loopback::administrator(&handler), ready.clone()).run());
+        let before = tokio::time::timeout(START / 2, &mut applying).await;
+        assert!(before.is_err() && seen.try_recv().is_err(), "it waits");
+        ready.fire();
         tokio::select! {
-            () = applier.run() => panic!("it follows the directory until the end"),
-            n = questions => assert_eq!(n, 3),
+            () = applying => panic!("it follows the directory until the end"),
+            path = seen.recv() => assert!(path.is_some()),
         }
     }
 }

@@ -1,14 +1,12 @@
 use super::testing::{FakeWebhook, webhooks};
 use super::*;
+use crate::aggregator::testing::DEAD;
 use crate::json;
 use crate::sync::Mutex;
 use base64::Engine as _;
 use http::{Request, Response};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-
-/// Nothing listens there. Not the port of a closed listener, which another test may get.
-const DEAD: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1);
 
 const LIMITS: Limits = Limits { calls: 4, waiting: 4 };
 

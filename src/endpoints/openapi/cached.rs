@@ -182,12 +182,12 @@ impl CachedDocument {
     /// 406 without a body. As upstream, v3 returns an empty 200 if `Accept` contains no media type.
     fn not_acceptable(&self, headers: &HeaderMap) -> Response {
         // Upstream's v3 handler returns without writing anything, which Go's server makes an empty 200.
-        if self.dialect == Dialect::V3 && clauses(accept_line(headers)).is_empty() {
-            let mut response = bare(StatusCode::OK);
-            self.vary(&mut response);
-            return response;
-        }
-        let mut response = bare(StatusCode::NOT_ACCEPTABLE);
+        let is_empty = self.dialect == Dialect::V3 && clauses(accept_line(headers)).is_empty();
+        let mut response = bare(if is_empty {
+            StatusCode::OK
+        } else {
+            StatusCode::NOT_ACCEPTABLE
+        });
         self.vary(&mut response);
         response
     }

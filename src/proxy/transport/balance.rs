@@ -93,7 +93,7 @@ pub(super) fn set_forwarded_host(host: &Host, out: &mut Outgoing) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::aggregator::testing::{Backend, Pki, response, transport};
+    use crate::aggregator::testing::{Backend, Pki, ReservedPort, response, transport};
     use http::uri::PathAndQuery;
     use http::{HeaderMap, Method};
 
@@ -164,10 +164,8 @@ mod tests {
     async fn a_dead_address_fails_no_request_and_is_ejected() {
         let pki = Pki::new(&["ext.ns.svc"], &[b"h2"]);
         let alive = Backend::http(&pki, 100, |_| async { response(200, "ok") }).await;
-        // Bound, so that nobody else gets the port, and not listening, so that connections are refused.
-        let dead = tokio::net::TcpSocket::new_v4().unwrap();
-        dead.bind(std::net::SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
-        let gone = dead.local_addr().unwrap().to_string();
+        let dead = ReservedPort::new();
+        let gone = format!("127.0.0.1:{}", dead.number());
         let t = transport(&pki.ca_pem).unwrap();
         let all: Vec<Arc<str>> = vec![gone.as_str().into(), alive.authority.as_str().into()];
         for _ in 0..50 {

@@ -95,7 +95,6 @@ impl Failure {
 impl Outgoing {
     /// Rebuilds the request that a connection handed back. `Host` depends on the address of the next attempt.
     fn from_unsent(mut head: http::request::Parts, body: Body) -> Self {
-        // The next attempt sets the one of its own address.
         head.headers.remove(header::HOST);
         Self {
             method: head.method,

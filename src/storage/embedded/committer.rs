@@ -446,7 +446,7 @@ impl Committer {
     fn finish(self) {
         // Closed first: a writer that waits for permits gets an error instead of waiting for ever.
         self.shared.permits.close();
-        // Whoever came too late gets an answer, too.
+        // Writers that arrived after the last batch get an answer, too.
         while let Ok(command) = self.queue.try_recv() {
             if let Command::Write(Write { reply: Some(to), .. }) = command {
                 let _ = to.send(Err(Error::NotReady(1)));
