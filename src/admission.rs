@@ -34,6 +34,11 @@ pub(crate) use versions::{ServedKind, Versions, Wanted};
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
 use async_trait::async_trait;
+use std::time::Duration;
+
+/// How long a request waits until the informers have delivered the webhook configurations and policies that were
+/// acknowledged before it, as long as upstream's plugins wait for theirs.
+const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// An admission plugin, or a chain of them. Combines upstream's `admission.MutationInterface` and
 /// `ValidationInterface`.

@@ -24,7 +24,6 @@ mod identity_providers;
 mod kubelets;
 mod metrics;
 mod port;
-mod readiness;
 mod servers;
 mod service_accounts;
 mod service_manager;
@@ -43,7 +42,6 @@ use crate::cli::CompletedOptions;
 use crate::request::Handler;
 use crate::sdk::ApiGroup;
 use crate::server::GatewayService;
-use crate::server::health::HealthCheck;
 use crate::server::lifecycle::{HookError, Lifecycle, PreShutdownHook, ShutdownTimeouts};
 use crate::serving::Drained;
 use crate::tasks::TaskGroup;
@@ -106,7 +104,6 @@ pub struct Gateway {
     audit: Option<Arc<Audit>>,
     port: OpenPort,
     handler: Arc<dyn Handler>,
-    checks: Arc<Vec<HealthCheck>>,
     fatal: mpsc::Receiver<HookError>,
 }
 
@@ -149,7 +146,7 @@ impl Gateway {
         GatewayBuilder::new(options)
     }
 
-    /// The bound address.
+    /// The address that the port is bound to. Its port number is the actual one if the options ask for port 0.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }

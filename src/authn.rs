@@ -43,7 +43,7 @@ use std::sync::Arc;
 /// The parts of a request that an authenticator may read.
 #[derive(Clone, Copy)]
 pub struct Credentials<'a> {
-    /// The request's headers.
+    /// All headers of the request, `Authorization` among them.
     pub headers: &'a HeaderMap,
     /// The client's certificate chain, leaf first, not yet verified.
     pub peer: Option<&'a Arc<Vec<CertificateDer<'static>>>>,

@@ -20,6 +20,6 @@ pub(crate) mod testing;
 pub(crate) mod webhook;
 
 pub(crate) use fetch::{FetchError, Fetcher};
-pub(crate) use informer::{Change, Informer, InformerHandle};
+pub(crate) use informer::{CATCH_UP_TIMEOUT, Change, Informer, InformerHandle};
 pub use kubeconfig::{ClientConfig, KubeconfigError};
 pub use rest::{Client, ClientError, Events};

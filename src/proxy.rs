@@ -6,8 +6,8 @@
 //!   response can do in a browser, and [`hops`] detects loops.
 //! - [`transport`] pools connections to the addresses of one backend, balances requests over them and leaves
 //!   dead ones alone; it serves aggregated APIs and webhooks.
-//! - [`tunnel`] copies upgraded connections; [`backend`] sends one request on a connection of its own;
-//!   [`spdy`] makes and reads frames of connections that end here.
+//! - [`tunnel`] copies upgraded connections; [`backend`] sends one request on a connection of its own, of
+//!   which [`places`] limits the number; [`spdy`] makes and reads frames of connections that end here.
 //!
 //! Error texts are Go's wherever clients or object conditions show them.
 
@@ -23,6 +23,7 @@ pub(crate) mod io;
 pub(crate) mod links;
 pub(crate) mod lookups;
 pub(crate) mod outbound;
+pub(crate) mod places;
 pub(crate) mod policy;
 pub(crate) mod resolver;
 pub(crate) mod spdy;

@@ -59,7 +59,7 @@ pub struct Families {
     pub inflight: IntGaugeVec,
     /// `apiserver_current_inqueue_requests{request_kind}`.
     pub inqueue: IntGaugeVec,
-    /// The serving port.
+    /// The serving port: handshakes, refused connections.
     pub port: port::PortMetrics,
     /// `aggregator_unavailable_apiservice{name}`: 1 if unavailable.
     pub unavailable_apiservice: IntGaugeVec,
@@ -67,7 +67,7 @@ pub struct Families {
     pub unavailable_apiservice_total: IntCounterVec,
     /// Backend certificates that a stricter client would reject.
     pub x509_warnings: X509Warnings,
-    /// Certificates of webhooks.
+    /// The same of certificates of webhooks.
     pub webhook_x509_warnings: X509Warnings,
     /// Aggregated documents, backends and their addresses.
     pub backends: Arc<backends::BackendMetrics>,
@@ -91,7 +91,7 @@ pub struct Families {
     pub client_certificates: access::ClientCertificateMetrics,
     /// Uses of service-account tokens, by kind.
     pub service_account_tokens: access::ServiceAccountTokenMetrics,
-    /// Impersonation attempts.
+    /// Impersonation: attempts and durations, by mode and decision.
     pub impersonation: access::ImpersonationMetrics,
     /// `authorization_duration_seconds{result}`, and a part of
     /// `apiserver_request_filter_duration_seconds{filter}`.

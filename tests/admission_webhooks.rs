@@ -20,12 +20,12 @@ mod world;
 use std::time::{Duration, Instant};
 use torana::apimachinery::value::Value;
 use torana::json;
-use world::{CONFIGMAPS, Kind, World, configmap, with};
+use world::{CONFIGMAPS, ConfigurationKind, World, configmap, with};
 
 /// The error that a client gets when a webhook misbehaves in one way.
 struct Misbehaviour {
     path: &'static str,
-    kind: Kind,
+    kind: ConfigurationKind,
     /// The end of the message with failure policy `Fail`.
     text: &'static str,
     /// Whether the failure policy `Ignore` admits the write.
@@ -35,50 +35,50 @@ struct Misbehaviour {
 const MISBEHAVIOURS: &[Misbehaviour] = &[
     Misbehaviour {
         path: "hang",
-        kind: Kind::Validating,
+        kind: ConfigurationKind::Validating,
         text: "/hang?timeout=1s\": context deadline exceeded",
         ignorable: true,
     },
     Misbehaviour {
         path: "die",
-        kind: Kind::Mutating,
+        kind: ConfigurationKind::Mutating,
         text: "/die?timeout=10s\": EOF",
         ignorable: true,
     },
     Misbehaviour {
         path: "garbage",
-        kind: Kind::Validating,
+        kind: ConfigurationKind::Validating,
         text: "",
         ignorable: true,
     },
     Misbehaviour {
         path: "large",
-        kind: Kind::Mutating,
+        kind: ConfigurationKind::Mutating,
         text: "bytes",
         ignorable: true,
     },
     Misbehaviour {
         path: "redirect",
-        kind: Kind::Validating,
+        kind: ConfigurationKind::Validating,
         text: "the server responded with the status code 307 but did not return more information",
         ignorable: true,
     },
     Misbehaviour {
         path: "uid",
-        kind: Kind::Validating,
+        kind: ConfigurationKind::Validating,
         text: "got \"another\"",
         ignorable: true,
     },
     Misbehaviour {
         path: "undecodable-patch",
-        kind: Kind::Mutating,
+        kind: ConfigurationKind::Mutating,
         text: "received undecodable patch in webhook response: json: cannot unmarshal object into Go value of type \
                jsonpatch.Patch",
         ignorable: true,
     },
     Misbehaviour {
         path: "misplaced-patch",
-        kind: Kind::Mutating,
+        kind: ConfigurationKind::Mutating,
         text: "Internal error occurred: replace operation does not apply: doc is missing path: /spec/none: missing value",
         ignorable: false,
     },
@@ -127,8 +127,12 @@ async fn misbehaviour_follows_the_failure_policy_with_upstreams_messages() {
 #[tokio::test(flavor = "multi_thread")]
 async fn refusals_carry_the_webhooks_status_and_warnings() {
     let w = World::start().await;
-    w.configure(Kind::Validating, "refuses", vec![w.hook("no.example.com", "refuse")])
-        .await;
+    w.configure(
+        ConfigurationKind::Validating,
+        "refuses",
+        vec![w.hook("no.example.com", "refuse")],
+    )
+    .await;
     let refused = w.create(CONFIGMAPS, &configmap("a")).await;
     assert_eq!(refused.code, 418);
     assert_eq!(
@@ -141,14 +145,15 @@ async fn refusals_carry_the_webhooks_status_and_warnings() {
     // Its configuration is exempt and can be deleted, whatever a webhook says.
     let all = json!([{"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*/*"]}]);
     let hook = with(w.hook("all.example.com", "refuse"), "rules", all);
-    w.configure(Kind::Validating, "refuses-all", vec![hook]).await;
+    w.configure(ConfigurationKind::Validating, "refuses-all", vec![hook])
+        .await;
     assert_eq!(
         w.create("/api/v1/namespaces", &json!({"metadata": {"name": "x"}}))
             .await
             .code,
         418
     );
-    w.remove(Kind::Validating, "refuses-all").await;
+    w.remove(ConfigurationKind::Validating, "refuses-all").await;
     assert!(w.gateway.shut_down().await);
 }
 
@@ -162,8 +167,8 @@ async fn patches_apply_in_order_and_changes_reinvoke_earlier_webhooks() {
         "IfNeeded",
     );
     let second = w.hook("second.example.com", "append/2");
-    w.configure(Kind::Mutating, "b-second", vec![second]).await;
-    w.configure(Kind::Mutating, "a-first", vec![first]).await;
+    w.configure(ConfigurationKind::Mutating, "b-second", vec![second]).await;
+    w.configure(ConfigurationKind::Mutating, "a-first", vec![first]).await;
     let created = w.create(CONFIGMAPS, &configmap("ordered")).await;
     assert_eq!(created.code, 201, "{created:?}");
     assert_eq!(created.body.str_at(&["data", "seen"]), "121");
@@ -193,7 +198,7 @@ async fn equivalent_rules_see_custom_resources_in_the_version_they_name() {
     assert_eq!(made.code, 201, "{made:?}");
     let rules = json!([{"apiGroups": ["example.com"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["engines"]}]);
     let hook = with(w.hook("engines.example.com", "note"), "rules", rules);
-    w.configure(Kind::Mutating, "engines", vec![hook]).await;
+    w.configure(ConfigurationKind::Mutating, "engines", vec![hook]).await;
     let path = "/apis/example.com/v1beta1/namespaces/default/engines";
     let engine = json!({"apiVersion": "example.com/v1beta1", "kind": "Engine", "metadata": {"name": "e"}, "spec": {}});
     let limit = Instant::now() + Duration::from_secs(30);
@@ -232,15 +237,19 @@ async fn acknowledged_configurations_apply_to_the_next_request_under_load() {
     };
     let race = async {
         for round in 0..25 {
-            w.configure(Kind::Validating, "race", vec![w.hook("race.example.com", "refuse")])
-                .await;
+            w.configure(
+                ConfigurationKind::Validating,
+                "race",
+                vec![w.hook("race.example.com", "refuse")],
+            )
+            .await;
             let name = format!("r{round}");
             assert_eq!(
                 w.create(CONFIGMAPS, &configmap(&name)).await.code,
                 418,
                 "round {round}: created"
             );
-            let path = format!("{}/race", Kind::Validating.path());
+            let path = format!("{}/race", ConfigurationKind::Validating.path());
             let hooks = Value::from(vec![w.hook("race.example.com", "allow")]);
             let changed = w.send("PATCH", &path, &json!({"webhooks": hooks})).await;
             assert_eq!(changed.code, 200, "{changed:?}");
@@ -257,7 +266,7 @@ async fn acknowledged_configurations_apply_to_the_next_request_under_load() {
                 )
                 .await;
             assert_eq!(changed.code, 200, "{changed:?}");
-            w.remove(Kind::Validating, "race").await;
+            w.remove(ConfigurationKind::Validating, "race").await;
             let name = format!("d{round}");
             assert_eq!(
                 w.create(CONFIGMAPS, &configmap(&name)).await.code,

@@ -131,16 +131,16 @@ async fn an_embedded_group_is_served_like_a_built_in_one() {
         event.at(&["object", "spec", "pinned"]).as_bool(),
     );
     assert_eq!(seen, ("MODIFIED", Some(true)));
-    let (code, told) = refusal(client.create(NOTES, &note("blank", " ")).await.unwrap_err());
+    let (code, message) = refusal(client.create(NOTES, &note("blank", " ")).await.unwrap_err());
     assert_eq!(code, 422);
     assert!(
-        told.contains("spec.text: Invalid value: \" \": must hold a word"),
-        "{told}"
+        message.contains("spec.text: Invalid value: \" \": must hold a word"),
+        "{message}"
     );
     // The gateway's own admission applies to the group's writes.
     let elsewhere = NOTES.replace("default", "nowhere");
-    let (code, told) = refusal(client.create(&elsewhere, &note("one", "hello")).await.unwrap_err());
-    assert_eq!((code, told.as_str()), (404, "namespaces \"nowhere\" not found"));
+    let (code, message) = refusal(client.create(&elsewhere, &note("one", "hello")).await.unwrap_err());
+    assert_eq!((code, message.as_str()), (404, "namespaces \"nowhere\" not found"));
 
     let manifest = dir.path().join("note.json");
     let text = torana::apimachinery::codec::json::to_vec(&note("two", "applied"));
@@ -251,11 +251,11 @@ async fn roles_authorize_access_to_the_group() {
     let s = serve(dir.path()).await;
     s.client.create(NOTES, &note("one", "hello")).await.unwrap();
     let as_jane = ["get", "notes", "-n", "default", "--as=jane"];
-    let told = s.kubectl(&as_jane).await.unwrap_err();
+    let error = s.kubectl(&as_jane).await.unwrap_err();
     assert!(
-        told.contains("(Forbidden)")
-            && told.contains("cannot list resource \"notes\" in API group \"notes.example.com\""),
-        "{told}"
+        error.contains("(Forbidden)")
+            && error.contains("cannot list resource \"notes\" in API group \"notes.example.com\""),
+        "{error}"
     );
     let role = [
         "create",
@@ -277,13 +277,13 @@ async fn roles_authorize_access_to_the_group() {
         "--user=jane",
     ];
     s.kubectl(&binding).await.unwrap();
-    s.until("the role is heeded", async || s.kubectl(&as_jane).await.is_ok())
+    s.until("the role applies", async || s.kubectl(&as_jane).await.is_ok())
         .await;
-    let told = s
+    let error = s
         .kubectl(&["delete", "note", "one", "-n", "default", "--as=jane"])
         .await
         .unwrap_err();
-    assert!(told.contains("cannot delete resource \"notes\""), "{told}");
+    assert!(error.contains("cannot delete resource \"notes\""), "{error}");
     s.gateway.shut_down().await;
 }
 
@@ -306,10 +306,10 @@ async fn a_group_that_cannot_be_served_is_a_one_line_error() {
         ),
     ] {
         let dir = tempfile::tempdir().unwrap();
-        let Err(told) = gateway::start_with(options(dir.path(), &[]), groups).await else {
+        let Err(error) = gateway::start_with(options(dir.path(), &[]), groups).await else {
             panic!("served: {why}")
         };
-        let told = told.to_string();
-        assert!(told.starts_with(why), "{told}");
+        let message = error.to_string();
+        assert!(message.starts_with(why), "{message}");
     }
 }

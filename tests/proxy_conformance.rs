@@ -166,9 +166,9 @@ fn same(seen: &ReceivedRequest, event: &Value) -> bool {
 
 #[test]
 fn case_ids_are_unique() {
-    let mut facts: BTreeMap<&str, &str> = BTreeMap::new();
+    let mut claims: BTreeMap<&str, &str> = BTreeMap::new();
     for case in cases::all() {
-        let other = facts.insert(case.id, case.fact).filter(|other| *other != case.fact);
-        assert_eq!(other, None, "{} is {:?}, too", case.id, case.fact);
+        let other = claims.insert(case.id, case.claim).filter(|other| *other != case.claim);
+        assert_eq!(other, None, "{} is {:?}, too", case.id, case.claim);
     }
 }

@@ -57,12 +57,12 @@ fn every_output_format_names_the_problem_and_a_hint() {
         assert!(out.status.success(), "{}", text(&out.stderr));
         text(&out.stdout)
     };
-    wait_for("both are judged", || {
-        let told = ask(&[]);
-        told.contains("False (ServiceNotFound)") && told.contains("False (ReferenceNotFound)")
+    wait_for("both are checked", || {
+        let output = ask(&[]);
+        output.contains("False (ServiceNotFound)") && output.contains("False (ReferenceNotFound)")
     });
     let table = ask(&[]);
-    for told in [
+    for expected in [
         "v1.broken.example.com: service/absent in \"default\" is not present",
         "create the Service, or delete the APIService if its server is gone for good",
         "v1.far.example.com: configmap \"default/roots\" is not present",
@@ -70,7 +70,7 @@ fn every_output_format_names_the_problem_and_a_hint() {
         "0/7",
         "Missing",
     ] {
-        assert!(table.contains(told), "{told}:\n{table}");
+        assert!(table.contains(expected), "{expected}:\n{table}");
     }
     let wide = ask(&["-o", "wide", "--all"]);
     assert!(wide.contains("OPENAPI-V3") && wide.contains("v1.apps"), "{wide}");
@@ -96,7 +96,7 @@ fn every_output_format_names_the_problem_and_a_hint() {
     let page = || g.curl(&["-H", "Accept: text/html", "/debug/aggregator"]).unwrap();
     wait_for("the endpoints are shown", || page().contains("Ejected"));
     let html = page();
-    for told in [
+    for expected in [
         "2 of 2 backends are unavailable",
         "127.0.0.1:1",
         "weight 2",
@@ -104,7 +104,7 @@ fn every_output_format_names_the_problem_and_a_hint() {
         "connection refused",
         "discovery: <span class=Missing>",
     ] {
-        assert!(html.contains(told), "{told}:\n{html}");
+        assert!(html.contains(expected), "{expected}:\n{html}");
     }
 }
 
@@ -151,11 +151,11 @@ fn watch_mode_survives_a_restart_and_exits_zero_on_ctrl_c() {
     out.read_line(&mut first).unwrap();
     assert_eq!(first, "{\n");
     drop(g);
-    let mut told = String::new();
+    let mut line = String::new();
     BufReader::new(child.stderr.as_mut().unwrap())
-        .read_line(&mut told)
+        .read_line(&mut line)
         .unwrap();
-    assert!(told.ends_with("; retrying\n"), "{told}");
+    assert!(line.ends_with("; retrying\n"), "{line}");
     assert!(child.try_wait().unwrap().is_none(), "it goes on");
     child.kill().unwrap();
     child.wait().unwrap();
@@ -176,11 +176,11 @@ fn the_status_page_requires_get_on_its_path() {
     assert!(made.status.success(), "{}", text(&made.stderr));
     std::fs::write(&jane, made.stdout).unwrap();
     let refused = status(&jane, &[]);
-    let told = text(&refused.stderr);
+    let error = text(&refused.stderr);
     assert_eq!(refused.status.code(), Some(1));
     assert!(
-        told.contains("User \"jane\" cannot get path \"/debug/aggregator\""),
-        "{told}"
+        error.contains("User \"jane\" cannot get path \"/debug/aggregator\""),
+        "{error}"
     );
     let as_whom = |accept: &str, user: &str| {
         let (accept, user) = (format!("Accept: {accept}"), format!("Impersonate-User: {user}"));
@@ -215,6 +215,6 @@ fn the_status_page_requires_get_on_its_path() {
         "--clusterrole=night",
         "--user=jane",
     ]);
-    wait_for("the role is heeded", || status(&jane, &[]).status.success());
+    wait_for("the role applies", || status(&jane, &[]).status.success());
     assert_eq!(as_whom("text/html", "jane"), "200");
 }

@@ -1,4 +1,5 @@
-//! The input of admission plugins, besides the object itself.
+//! [`Attributes`]: the input of admission plugins besides the object itself (upstream's `admission.Attributes`): who
+//! writes what, with which operation, and what was stored before.
 
 use super::Reinvocation;
 use crate::apimachinery::gvk::{GroupVersionKind, GroupVersionResource};

@@ -2,15 +2,15 @@
 //! `admission/plugin/webhook/predicates` and `admission/plugin/policy/matching`).
 //!
 //! Entry points: [`Criteria`], parsed when a configuration changes; [`Matcher`], made for a write, which
-//! shares lookups between all criteria; and [`PluralIndex`], which finds the criteria that may match. Match
-//! conditions are left to the caller.
+//! shares lookups between all criteria; [`PluralIndex`] and [`NameIndex`], which find the criteria that may match.
+//! Match conditions are left to the caller.
 
 mod index;
 mod rule;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use index::PluralIndex;
+pub(crate) use index::{NameIndex, PluralIndex};
 pub(crate) use rule::Rule;
 
 use super::{Attributes, ObjectLookup, Operation, ServedKind};

@@ -65,7 +65,6 @@ pub(crate) struct Surroundings<M> {
     pub conditions: MatchConditionMetrics,
 }
 
-/// The plugin ValidatingAdmissionPolicy.
 pub(crate) struct ValidatingPolicies {
     policies: Arc<Policies<ValidatingPolicy>>,
     surroundings: Surroundings<AdmissionPolicyMetrics>,
@@ -78,7 +77,6 @@ pub(crate) struct MutatingPolicies {
 }
 
 impl ValidatingPolicies {
-    /// Evaluates ValidatingAdmissionPolicies.
     pub(crate) fn new(
         policies: Arc<Policies<ValidatingPolicy>>,
         surroundings: Surroundings<AdmissionPolicyMetrics>,
@@ -88,7 +86,6 @@ impl ValidatingPolicies {
 }
 
 impl MutatingPolicies {
-    /// Evaluates MutatingAdmissionPolicies.
     pub(crate) fn new(
         policies: Arc<Policies<MutatingPolicy>>,
         surroundings: Surroundings<MutatingPolicyMetrics>,

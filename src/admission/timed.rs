@@ -36,7 +36,6 @@ pub(crate) struct TimedSteps {
 }
 
 impl TimedSteps {
-    /// Wraps the chain.
     pub(crate) fn new(chain: Chain, telemetry: &Telemetry) -> Self {
         Self {
             chain,

@@ -52,11 +52,9 @@ pub(crate) const LIMITS: Limits = Limits {
 pub(crate) struct Calls {
     /// Namespaces, and versions of resources.
     pub cluster: ObjectLookup,
-    /// Connections.
     pub webhooks: Arc<SharedWebhooks>,
     /// Decides about the checks of match conditions.
     pub authorizer: Arc<dyn Authorizer>,
-    /// Metrics of calls.
     pub metrics: AdmissionWebhookMetrics,
     /// Metrics of match conditions.
     pub conditions: MatchConditionMetrics,

@@ -112,7 +112,6 @@ impl fmt::Debug for ServiceReference {
 }
 
 impl Condition {
-    /// Creates a condition.
     pub(crate) fn new(status: &str, reason: &str, message: impl Into<Str>) -> Self {
         Self {
             status: status.into(),

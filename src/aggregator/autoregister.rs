@@ -43,7 +43,6 @@ const RETRY: Duration = Duration::from_millis(200);
 const MAX_CONCURRENT_WRITES: usize = 64;
 const BACKOFF: Backoff = Backoff::doubling(Duration::from_millis(5), Duration::from_secs(1000));
 
-/// The auto-registration controller.
 pub(crate) struct AutoRegister {
     informer: Informer<ApiService>,
     writer: Arc<dyn ApiServiceWriter>,

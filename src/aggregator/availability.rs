@@ -82,9 +82,7 @@ pub(crate) struct Parts {
     pub resolver: Arc<dyn ServiceResolver>,
     /// Connections, shared with requests.
     pub transports: Arc<Transports>,
-    /// Writes the conditions.
     pub writer: Arc<dyn ApiServiceWriter>,
-    /// Metrics.
     pub telemetry: Telemetry,
 }
 
@@ -313,14 +311,15 @@ impl Availability {
             }
             _ => {}
         }
-        match self.writer.set_condition(&s.name, condition).await {
-            Ok(()) => {}
+        let was_available = match self.writer.set_condition(&s.name, condition).await {
+            Ok(was_available) => was_available,
             // Deleted since it was checked.
             Err(e) if e.reason == "NotFound" => return Ok(()),
             Err(e) => return Err(SyncError::Write(e)),
-        }
-        // Only at a transition, as upstream counts it.
-        if s.is_available() && !up {
+        };
+        // Only at a transition, as upstream counts it; by what was stored, since the informer may not have told of the
+        // last write yet, nor of that of another gateway.
+        if was_available && !up {
             let reason = match condition.reason.as_str() {
                 "" => "UnknownReason",
                 r => r,

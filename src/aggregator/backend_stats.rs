@@ -44,7 +44,8 @@ pub(crate) struct BackendStats {
     max_watches: usize,
     /// Shares of `max_requests`. The gateway's seats limit a flood only while its requests occupy seats.
     in_flight: Shares,
-    watching: AtomicUsize,
+    /// Shares of `max_watches`.
+    watching: Shares,
     answered: AtomicU64,
     server_errors: AtomicU64,
     unreachable: AtomicU64,
@@ -60,8 +61,9 @@ const CALLERS: u16 = 64;
 /// Guard of one request in flight; held until the response has ended.
 pub(crate) struct InFlightPermit {
     stats: Arc<BackendStats>,
-    /// `None` for watches and other streams.
-    caller: Option<Caller>,
+    caller: Caller,
+    /// A watch or another stream.
+    long_running: bool,
     /// The request was sent, but there is no response yet.
     awaiting_response: bool,
 }
@@ -142,7 +144,7 @@ impl BackendStats {
             max_requests: AtomicUsize::new(limits.requests),
             max_watches: limits.watches,
             in_flight: Shares::new(CALLERS),
-            watching: AtomicUsize::new(0),
+            watching: Shares::new(CALLERS),
             answered: AtomicU64::new(0),
             server_errors: AtomicU64::new(0),
             unreachable: AtomicU64::new(0),
@@ -169,29 +171,24 @@ impl BackendStats {
         caller: &str,
         exempt: impl FnOnce() -> bool,
     ) -> Result<InFlightPermit, LimitReached> {
-        let permit = |caller| InFlightPermit {
+        let (places, most, reached) = match long_running {
+            true => (&self.watching, self.max_watches, LimitReached::Watches),
+            false => (
+                &self.in_flight,
+                self.max_requests.load(Ordering::Relaxed),
+                LimitReached::Requests,
+            ),
+        };
+        let Some(caller) = places.enter(most, caller, exempt) else {
+            self.record_rejection();
+            return Err(reached);
+        };
+        Ok(InFlightPermit {
             stats: self.clone(),
             caller,
+            long_running,
             awaiting_response: false,
-        };
-        if long_running {
-            // Increment first and undo by dropping the permit: concurrent calls can then never exceed the limit.
-            let before = self.watching.fetch_add(1, Ordering::Relaxed);
-            let permit = permit(None);
-            let fits = self.max_watches == 0 || before < self.max_watches;
-            // Evaluated only at the limit, because it searches the caller's groups.
-            if !fits && !exempt() {
-                self.record_rejection();
-                return Err(LimitReached::Watches);
-            }
-            return Ok(permit);
-        }
-        let most = self.max_requests.load(Ordering::Relaxed);
-        let Some(caller) = self.in_flight.enter(most, caller, exempt) else {
-            self.record_rejection();
-            return Err(LimitReached::Requests);
-        };
-        Ok(permit(Some(caller)))
+        })
     }
 
     /// Records a request that was rejected because of a limit.
@@ -221,7 +218,7 @@ impl BackendStats {
             limit: self.max_requests.load(Ordering::Relaxed),
             watch_limit: self.max_watches,
             in_flight: self.in_flight.taken(),
-            watching: self.watching.load(Ordering::Relaxed),
+            watching: self.watching.taken(),
             answered: read(&self.answered),
             server_errors: read(&self.server_errors),
             unreachable: read(&self.unreachable),
@@ -255,11 +252,9 @@ impl Drop for InFlightPermit {
         if self.awaiting_response {
             self.stats.unanswered.fetch_add(1, Ordering::Relaxed);
         }
-        match self.caller {
-            None => {
-                self.stats.watching.fetch_sub(1, Ordering::Relaxed);
-            }
-            Some(caller) => self.stats.in_flight.leave(caller),
+        match self.long_running {
+            true => self.stats.watching.leave(self.caller),
+            false => self.stats.in_flight.leave(self.caller),
         }
     }
 }
@@ -292,15 +287,17 @@ mod tests {
     fn one_caller_leaves_places_for_others() {
         let limits = BackendLimits {
             requests: 40,
-            watches: 0,
+            watches: 40,
         };
         let stats = Arc::new(BackendStats::new(limits));
-        let all = |caller| -> Vec<_> { std::iter::from_fn(|| stats.enter(false, caller, || false).ok()).collect() };
-        let flood = all("flood");
-        assert_eq!(flood.len(), 30);
-        assert!(stats.enter(false, "quiet", || false).is_ok());
-        drop(flood);
-        assert_eq!(all("flood").len(), 30, "all places were given back");
+        for watches in [false, true] {
+            let all = || -> Vec<_> { std::iter::from_fn(|| stats.enter(watches, "flood", || false).ok()).collect() };
+            let flood = all();
+            assert_eq!(flood.len(), 30);
+            assert!(stats.enter(watches, "quiet", || false).is_ok());
+            drop(flood);
+            assert_eq!(all().len(), 30, "all places were given back");
+        }
     }
 
     #[test]

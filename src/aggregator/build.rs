@@ -64,7 +64,6 @@ pub(crate) struct Config {
     pub discovery: Arc<AggregatedDiscovery>,
     /// In-process sources of OpenAPI v3 documents in addition to the delegate servers: that of our own group.
     pub openapi: Vec<Arc<dyn UnprotectedHandler>>,
-    /// Metrics.
     pub telemetry: Telemetry,
     /// Owns the tasks of backend connections and tunnels.
     pub connections: TaskGroup,

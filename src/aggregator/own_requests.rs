@@ -133,9 +133,7 @@ pub(crate) enum FetchError {
 
 /// A response whose body was read to its end, or to the limit.
 pub(crate) struct FetchedDocument {
-    /// HTTP status code.
     pub status: u16,
-    /// Response headers.
     pub headers: HeaderMap,
     /// The body, possibly truncated.
     pub body: Bytes,

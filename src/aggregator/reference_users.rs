@@ -107,12 +107,12 @@ mod tests {
         refers("first", "shared");
         refers("second", "shared");
         refers("third", "other");
-        let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+        let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel();
         let following = users.clone();
         let worker = async move {
             following
                 .run(move |name| {
-                    let _ = tell.send((name.to_string(), std::thread::current().id()));
+                    let _ = sender.send((name.to_string(), std::thread::current().id()));
                 })
                 .await;
         };
@@ -124,7 +124,7 @@ mod tests {
             "n/shared",
             &json!({"metadata": {"namespace": "n", "name": "shared"}, "data": {}}),
         );
-        let mut renewed = [told.recv().await.unwrap(), told.recv().await.unwrap()];
+        let mut renewed = [receiver.recv().await.unwrap(), receiver.recv().await.unwrap()];
         renewed.sort_by(|a, b| a.0.cmp(&b.0));
         assert_eq!(
             renewed.each_ref().map(|(name, _)| name.as_str()),
@@ -141,6 +141,6 @@ mod tests {
             "n/shared",
             &json!({"metadata": {"namespace": "n", "name": "shared"}, "data": {"a": "b"}}),
         );
-        assert_eq!(told.recv().await.unwrap().0, "v1.first");
+        assert_eq!(receiver.recv().await.unwrap().0, "v1.first");
     }
 }

@@ -83,8 +83,8 @@ impl References {
 
     /// Calls `f` for each object that has changed.
     pub(crate) fn subscribe(&self, f: impl Fn(Source, &str) + Clone + Send + Sync + 'static) {
-        let told = f.clone();
-        self.secrets.subscribe(move |c| told(Source::Secret, c.key));
+        let notify = f.clone();
+        self.secrets.subscribe(move |c| notify(Source::Secret, c.key));
         self.config_maps.subscribe(move |c| f(Source::ConfigMap, c.key));
     }
 
@@ -232,14 +232,14 @@ mod tests {
                 object: format!("n/{name}").into(),
                 key: key.into(),
             };
-            let told = |key: &str| {
+            let expected = |key: &str| {
                 let why = format!("secret \"n/{name}\" is not present, or holds nothing usable under the key {key:?}");
                 ("ReferenceNotFound", why)
             };
             let reference_error = references.pair(&reference("tls.crt")).unwrap_err();
-            assert_eq!((reference_error.reason, reference_error.message), told("tls.crt"));
+            assert_eq!((reference_error.reason, reference_error.message), expected("tls.crt"));
             let reference_error = references.roots(&reference("ca.crt")).unwrap_err();
-            assert_eq!((reference_error.reason, reference_error.message), told("ca.crt"));
+            assert_eq!((reference_error.reason, reference_error.message), expected("ca.crt"));
         }
     }
 }

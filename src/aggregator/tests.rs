@@ -172,11 +172,11 @@ async fn serve_http2(io: impl AsyncRead + AsyncWrite + Unpin, text: String) {
             .get("x-remote-user")
             .map_or("", |v| v.to_str().unwrap())
             .to_owned();
-        let told = match text.as_str() {
+        let body = match text.as_str() {
             "" => format!("{user}@{host}"),
             text => text.to_owned(),
         };
-        async move { Ok::<_, std::convert::Infallible>(response(200, told)) }
+        async move { Ok::<_, std::convert::Infallible>(response(200, body)) }
     });
     let http2 = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
     let _ = http2.serve_connection(TokioIo::new(io), service).await;
@@ -185,13 +185,13 @@ async fn serve_http2(io: impl AsyncRead + AsyncWrite + Unpin, text: String) {
 async fn serve_http1(io: impl AsyncRead + AsyncWrite + Unpin) {
     let service = service_fn(|r: http::Request<Incoming>| {
         let text = |name: &str| r.headers().get(name).map_or("", |v| v.to_str().unwrap()).to_owned();
-        let told = format!(
+        let body = format!(
             "{}@{} for {}",
             text("x-remote-user"),
             text("host"),
             text("x-forwarded-host")
         );
-        async move { Ok::<_, std::convert::Infallible>(response(200, told)) }
+        async move { Ok::<_, std::convert::Infallible>(response(200, body)) }
     });
     let http1 = hyper::server::conn::http1::Builder::new();
     let _ = http1.serve_connection(TokioIo::new(io), service).await;
@@ -226,7 +226,7 @@ async fn unix_sockets_serve_every_protocol() {
         Pki::new(&["api.example.com"], &[b"h2"]),
     );
     let with_name: &[(&str, &str)] = &[(NAME, "api.example.com")];
-    for (protocol, pki, more, told) in [
+    for (protocol, pki, more, body) in [
         ("http+unix", None, &[][..], "alice@localhost for localhost"),
         ("h2c+unix", None, &[], "alice@localhost"),
         (
@@ -237,7 +237,7 @@ async fn unix_sockets_serve_every_protocol() {
         ),
         ("https+unix", Some(&h2), with_name, "alice@api.example.com"),
     ] {
-        let path: PathBuf = dir.path().join(format!("{protocol}{}", told.len()));
+        let path: PathBuf = dir.path().join(format!("{protocol}{}", body.len()));
         let _server = on_socket(&path, protocol, pki);
         let w = world().await;
         let url = format!("{protocol}://{}", path.display());
@@ -245,7 +245,7 @@ async fn unix_sockets_serve_every_protocol() {
         w.api_services
             .set("v1.g", &object(pki.map_or("", |p| &p.ca_pem), &annotations));
         passed(&w).await;
-        assert_eq!(w.get(THINGS).await, (200, told.into()), "{protocol}");
+        assert_eq!(w.get(THINGS).await, (200, body.into()), "{protocol}");
     }
 }
 
@@ -290,8 +290,8 @@ async fn timeouts_of_an_apiservice_are_enforced() {
     let url = format!("https://{}", silent.local_addr().unwrap());
     let connect = ("torana.dev/backend-connect-timeout", "50ms");
     w.api_services.set("v1.g", &object("", &[(URLS, &url), connect]));
-    let told = || async { w.condition("v1.g").ends_with(": i/o timeout").then_some(()) };
-    w.until("the connection is given up", told).await;
+    let timed_out = || async { w.condition("v1.g").ends_with(": i/o timeout").then_some(()) };
+    w.until("the connection is given up", timed_out).await;
 }
 
 /// A body that never yields a frame.

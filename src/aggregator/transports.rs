@@ -259,11 +259,11 @@ mod tests {
     async fn an_ejected_address_is_probed_as_the_aggregator() {
         let clock = Still::new();
         let pki = Pki::new(&["ext.ns.svc"], &[b"h2"]);
-        let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+        let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel();
         let backend = Backend::http(&pki, 100, move |r| {
             let header = |name: &str| r.headers().get(name).map(|v| v.to_str().unwrap().to_owned());
             let user = [header("x-remote-user"), header("x-remote-group")];
-            tell.send((r.uri().path().to_owned(), user)).unwrap();
+            sender.send((r.uri().path().to_owned(), user)).unwrap();
             async { response(403, "{}") }
         })
         .await;
@@ -275,15 +275,15 @@ mod tests {
         own_requests::fetch(&transport, (&first, &all[0]), "/x", AGGREGATOR, &[])
             .await
             .unwrap();
-        assert_eq!(told.recv().await.unwrap().0, "/x");
+        assert_eq!(receiver.recv().await.unwrap().0, "/x");
         for _ in 0..3 {
             transport.record_timeout(&all[0], "late");
         }
         assert_eq!(*transport.choose(&all), all[1]);
-        assert!(told.try_recv().is_err(), "the ejection has not elapsed");
+        assert!(receiver.try_recv().is_err(), "the ejection has not elapsed");
         clock.pass(std::time::Duration::from_millis(1001)).await;
         assert_eq!(*transport.choose(&all), all[1]);
-        let (path, user) = told.recv().await.unwrap();
+        let (path, user) = receiver.recv().await.unwrap();
         assert_eq!(path, "/apis/g/v1");
         assert_eq!(
             user,

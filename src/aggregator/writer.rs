@@ -13,11 +13,12 @@ use std::sync::Arc;
 /// Writes APIServices with the server's own rights.
 #[async_trait]
 pub(crate) trait ApiServiceWriter: Send + Sync + 'static {
-    /// Sets the Available condition through the status subresource.
+    /// Sets the Available condition through the status subresource. Returns whether the APIService was available until
+    /// then.
     ///
     /// # Errors
     /// The store's Status.
-    async fn set_condition(&self, name: &str, condition: &Condition) -> Result<()>;
+    async fn set_condition(&self, name: &str, condition: &Condition) -> Result<bool>;
 
     /// Creates an object.
     ///
@@ -51,16 +52,18 @@ fn options(subresource: &str) -> WriteOptions {
 
 #[async_trait]
 impl ApiServiceWriter for Arc<Store> {
-    async fn set_condition(&self, name: &str, condition: &Condition) -> Result<()> {
+    async fn set_condition(&self, name: &str, condition: &Condition) -> Result<bool> {
         let gr = self.resource().group_resource();
+        let mut was_available = false;
         // Called again with the new object after a conflict, so it must depend only on `live`.
         let mut transform = |live: Option<&Value>| {
             let live = live.ok_or_else(|| Status::not_found(&gr, name))?;
+            was_available = is_available(live);
             Ok(with_condition(live, condition, &time::now()))
         };
         self.update(&Context::system(""), name, &mut transform, false, &options("status"))
             .await?;
-        Ok(())
+        Ok(was_available)
     }
 
     async fn create(&self, mut object: Value) -> Result<()> {
@@ -92,6 +95,13 @@ impl ApiServiceWriter for Arc<Store> {
         Store::delete(self, &Context::system(""), name, &delete).await?;
         Ok(())
     }
+}
+
+/// Whether the stored condition says so.
+pub(super) fn is_available(live: &Value) -> bool {
+    let conditions = live.at(&["status", "conditions"]).items();
+    let condition = conditions.iter().find(|c| c.str_at(&["type"]) == "Available");
+    condition.is_some_and(|c| c.str_at(&["status"]) == "True")
 }
 
 /// Sets the Available condition. The transition time changes only if the status does.
@@ -128,6 +138,7 @@ mod tests {
             {"type": "Other", "status": "True"},
             {"type": "Available", "status": "True", "reason": "Passed", "lastTransitionTime": "t0"}]}});
         let local = with_condition(&live, &Condition::local(), "t1");
+        assert!(is_available(&live) && !is_available(&json!({"status": {}})));
         let c = local.at(&["status", "conditions"]).items().to_vec();
         assert_eq!((c.len(), c[0].str_at(&["type"])), (2, "Other"));
         assert_eq!(
@@ -135,6 +146,7 @@ mod tests {
             ("Local", "t0")
         );
         let down = with_condition(&live, &Condition::new("False", "ServiceNotFound", "m"), "t1");
+        assert!(!is_available(&down));
         assert_eq!(
             down.at(&["status", "conditions"]).items()[1].str_at(&["lastTransitionTime"]),
             "t1"

@@ -21,7 +21,6 @@ pub(crate) struct PluginDependencies<'a> {
     pub cluster: ObjectLookup,
     /// For plugins that check a further permission.
     pub authorizer: Arc<dyn Authorizer>,
-    /// Metrics.
     pub telemetry: &'a Telemetry,
     pub webhooks: &'a AdmissionWebhooks,
     /// The admission configuration file.

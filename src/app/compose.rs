@@ -327,12 +327,10 @@ async fn open(
     // A channel of one: the first failure ends the process.
     let (report, fatal) = mpsc::channel(1);
     prepared.start_hooks(&tasks, &report);
-    let checks = Arc::new(std::mem::take(&mut prepared.health_checks));
-    service_manager::report(&checks, &lifecycle, &tasks);
+    service_manager::report(&prepared.health_checks, &lifecycle, &tasks);
     let parts = controllers::Parts {
         lookup,
         handler: &prepared.handler,
-        checks: &checks,
         lifecycle: &lifecycle,
         tasks: &tasks,
         serving_ca,
@@ -356,7 +354,6 @@ async fn open(
         audit,
         port,
         handler,
-        checks,
         fatal,
     })
 }

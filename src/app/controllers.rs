@@ -3,7 +3,6 @@
 //! requests to.
 
 use super::Error;
-use super::readiness;
 use crate::authn::service_account::Issuer;
 use crate::cli::CompletedOptions;
 use crate::controllers::{Config, Controllers, SigningConfig};
@@ -11,7 +10,6 @@ use crate::pki::certs::DynamicCa;
 use crate::registry::StoreLookup;
 use crate::request::Handler;
 use crate::server::Lifecycle;
-use crate::server::health::HealthCheck;
 use crate::tasks::TaskGroup;
 use crate::telemetry::Telemetry;
 use std::sync::Arc;
@@ -20,7 +18,6 @@ use std::sync::Arc;
 pub(super) struct Parts<'a> {
     pub lookup: &'a StoreLookup,
     pub handler: &'a Arc<dyn Handler>,
-    pub checks: &'a Arc<Vec<HealthCheck>>,
     pub lifecycle: &'a Lifecycle,
     pub tasks: &'a TaskGroup,
     pub serving_ca: Option<Arc<DynamicCa>>,
@@ -36,7 +33,6 @@ pub(super) fn start(options: &CompletedOptions, gateway: Parts<'_>, telemetry: &
     let Parts {
         lookup,
         handler,
-        checks,
         lifecycle,
         tasks,
         ..
@@ -62,7 +58,7 @@ pub(super) fn start(options: &CompletedOptions, gateway: Parts<'_>, telemetry: &
         signing: Arc::new(signing(options)),
         telemetry: telemetry.clone(),
     });
-    let (ready, stop) = (readiness::signal(checks, tasks), lifecycle.shutdown_initiated.clone());
+    let (ready, stop) = (lifecycle.has_been_ready.clone(), lifecycle.shutdown_initiated.clone());
     tasks.spawn("control loops", async move {
         // Biased towards stopping: a gateway that is never ready never starts them.
         tokio::select! {

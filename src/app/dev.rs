@@ -6,7 +6,7 @@ mod kubeconfig;
 mod manifests;
 mod scratch;
 
-use super::{Error, Gateway, Signals, build, readiness, serve_until_signalled};
+use super::{Error, Gateway, Signals, build, serve_until_signalled};
 use crate::cli::{CompletedOptions, DevCommand, Options};
 use crate::controllers::loopback::Loopback;
 use apply::Applier;
@@ -124,7 +124,7 @@ async fn serve(options: CompletedOptions, session: Session) -> Result<(), Error>
     };
     say(&session.greeting(&gateway, &loops, &data_dir));
     let administrator = Loopback::administrator(&gateway.handler);
-    let ready = readiness::signal(&gateway.checks, &gateway.tasks);
+    let ready = gateway.lifecycle.has_been_ready.clone();
     let manifests = session.apply.clone();
     // Pending, not ready, without manifests: its end would end the session.
     let beside = async move {

@@ -19,7 +19,7 @@ pub enum Error {
     Flag {
         /// The flag, without its dashes.
         flag: &'static str,
-        /// Why.
+        /// What is wrong with the value or with its file.
         source: Cause,
     },
     /// A file that a flag names cannot be used.
@@ -27,9 +27,9 @@ pub enum Error {
     File {
         /// The flag, without its dashes.
         flag: &'static str,
-        /// The file.
+        /// The file as the flag names it.
         path: PathBuf,
-        /// Why.
+        /// What is wrong with the value or with its file.
         source: Cause,
     },
     /// An authorizer of `--authorization-config` cannot be used.
@@ -37,7 +37,7 @@ pub enum Error {
     Authorizer {
         /// `name` of the authorizer in the file.
         name: String,
-        /// Why.
+        /// What is wrong with the value or with its file.
         source: Cause,
     },
     /// A thread cannot be started.

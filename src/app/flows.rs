@@ -16,6 +16,7 @@ use crate::request::info::first_value;
 use crate::request::{Authorized, Request, Response, UnprotectedHandler};
 use crate::server::generic::GenericServer;
 use crate::server::respond;
+use crate::sync::Mutex;
 use crate::tasks::{Signal, TaskGroup, compute};
 use crate::telemetry::Telemetry;
 use async_trait::async_trait;
@@ -70,10 +71,13 @@ pub(crate) fn follow(
     let (schemas, feed_schemas) = informer("flowschemas");
     let (levels, feed_levels) = informer("prioritylevelconfigurations");
     let changed = Arc::new(Notify::new());
+    // What is read last has to be digested last. Both informers report on the blocking pool.
+    let in_turn = Arc::new(Mutex::new(()));
     for trigger in [&schemas, &levels] {
         let (controller, schemas, levels) = (controller.clone(), schemas.clone(), levels.clone());
-        let changed = changed.clone();
+        let (changed, in_turn) = (changed.clone(), in_turn.clone());
         trigger.subscribe(move |_| {
+            let _turn = in_turn.lock();
             // Both, whichever has changed: a schema is only usable together with its level.
             let (s, l) = (schemas.snapshot(), levels.snapshot());
             controller.digest(s.values().map(|v| &**v), l.values().map(|v| &**v));

@@ -198,7 +198,6 @@ impl Bound {
 }
 
 impl Port {
-    /// The bound address.
     pub(crate) fn local_addr(&self) -> SocketAddr {
         self.listener.local_addr()
     }

@@ -136,7 +136,6 @@ pub(crate) struct Serving {
     pub published: PublishedDocuments,
     /// Discovery priorities of the additional groups.
     pub priorities: Vec<(GroupVersion, Priorities)>,
-    /// Metrics.
     pub telemetry: Telemetry,
     /// Owns the tasks of watches over WebSocket.
     pub(crate) tasks: TaskGroup,

@@ -26,7 +26,6 @@ pub(crate) struct ServiceAccounts {
     pub legacy: Arc<ServiceAccountTokens>,
     /// Authenticates tokens issued through TokenRequest.
     pub bound: Arc<ServiceAccountTokens>,
-    /// Issues tokens.
     pub requests: TokenRequests,
     /// The keys that verify tokens.
     pub keys: VerificationKeys,

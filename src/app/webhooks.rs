@@ -78,7 +78,6 @@ pub(crate) struct Callers<'a> {
     pub outbound: &'a Outbound,
     /// The Services of the cluster.
     pub services: &'a Services,
-    /// Metrics.
     pub telemetry: &'a Telemetry,
     /// Owns the tasks of connections.
     pub tasks: &'a TaskGroup,

@@ -36,11 +36,11 @@ impl Default for ResponseLimits {
 }
 
 impl ResponseLimits {
-    /// Waits for a turn to decode a large response.
+    /// Waits for a permit to decode a large response.
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub(crate) async fn turn(&self) -> Option<OwnedSemaphorePermit> {
+    pub(crate) async fn decoding_permit(&self) -> Option<OwnedSemaphorePermit> {
         // The semaphore is never closed.
         self.decoding.clone().acquire_owned().await.ok()
     }

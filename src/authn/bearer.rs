@@ -34,14 +34,14 @@ pub(crate) trait CacheDependency: std::fmt::Debug + Send + Sync + 'static {
 /// The result of token authentication.
 #[derive(Clone, Debug, Default)]
 pub struct TokenUser {
-    /// The authenticated user.
+    /// The user whose token it is.
     pub user: Arc<UserInfo>,
     /// The requested audiences that the token is valid for; empty if none were requested, or if the token has
     /// no restriction.
     pub audiences: Vec<String>,
     /// Warnings for the client.
     pub warnings: Vec<String>,
-    /// Audit annotations.
+    /// Added to the audit event of the request, such as the Secret of a legacy token.
     pub annotations: Vec<(&'static str, String)>,
     /// The objects this result depends on; a cache may reuse it while they all hold. Empty if none are
     /// tracked.

@@ -18,7 +18,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use std::fmt;
 
-/// A signature algorithm.
+/// A signature algorithm of JSON web tokens, by its name in RFC 7518.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "each variant is the algorithm of its name in RFC 7518")]
 pub enum Algorithm {

@@ -58,7 +58,6 @@ pub(crate) trait ObjectReader: Send + Sync + 'static {
 /// Current time in seconds since 1970. Injectable for tests.
 pub(crate) type Clock = Arc<dyn Fn() -> i64 + Send + Sync>;
 
-/// The system's clock.
 pub(crate) fn system_clock() -> Clock {
     Arc::new(|| {
         // A clock before 1970 counts as 1970, when no token is valid yet.

@@ -8,7 +8,7 @@ use super::{AuthenticatedUser, AuthenticationError, Authenticator, Credentials, 
 use crate::apimachinery::codec::hex;
 use crate::request::{ClientCaSource, UserInfo};
 use crate::telemetry::access::ClientCertificateMetrics;
-use crate::x509::{Name, VersionOne};
+use crate::x509::{Name, VersionOne, intermediates_to_try};
 use async_trait::async_trait;
 use memo::Memo;
 use rustls::pki_types::{CertificateDer, TrustAnchor, UnixTime};
@@ -43,12 +43,13 @@ pub(crate) fn verify_chain(
         return verify_version_one(&certificate, leaf, roots, now);
     }
     let since_epoch = now.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    let intermediates = intermediates_to_try(intermediates);
     let leaf = EndEntityCert::try_from(leaf).map_err(|e| Untrusted(e.to_string()))?;
     leaf.verify_for_usage(
         // No SHA-1 among them, as in Go.
         webpki::ALL_VERIFICATION_ALGS,
         roots,
-        intermediates,
+        &intermediates,
         UnixTime::since_unix_epoch(since_epoch),
         KeyUsage::client_auth(),
         None,

@@ -22,9 +22,9 @@ pub struct Attributes<'a> {
     pub resource: &'a str,
     /// Subresource; empty for the resource itself.
     pub subresource: &'a str,
-    /// Object name.
+    /// Name of the object; empty for collections.
     pub name: &'a str,
-    /// The request path.
+    /// The path of the request, which the rules of non-resource requests match.
     pub path: &'a str,
     /// Raw field selector of list, watch and deletecollection.
     pub field_selector: &'a str,

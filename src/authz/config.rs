@@ -16,15 +16,15 @@ use std::time::Duration;
 /// Type of an authorizer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Allows everything.
+    /// Allows every request.
     AlwaysAllow,
     /// Denies everything.
     AlwaysDeny,
-    /// ABAC policy file.
+    /// The lines of a policy file (`--authorization-policy-file`).
     Abac,
     /// SubjectAccessReviews sent to a webhook.
     Webhook,
-    /// Roles and bindings.
+    /// Roles and bindings stored in `rbac.authorization.k8s.io`.
     Rbac,
     /// Access of kubelets to the objects their pods need.
     Node,

@@ -65,7 +65,6 @@ pub(crate) struct Impersonated {
     pub constraint: &'static str,
 }
 
-/// Authorizes impersonation.
 pub(crate) struct Impersonation {
     authorizer: Arc<dyn Authorizer>,
     last: Mutex<HashMap<String, Mode>>,

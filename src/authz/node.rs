@@ -26,7 +26,6 @@ const LEASES: &str = "kube-node-lease";
 /// Bytes of a field selector that is looked at. Parsing takes some 100 ns per byte.
 const MAX_SELECTOR: usize = 2 << 10;
 
-/// The Node authorizer.
 pub(crate) struct Node {
     graph: Arc<Graph>,
     rules: Vec<PolicyRule>,
@@ -45,6 +44,14 @@ fn no(reason: impl Into<String>) -> Verdict {
 
 fn yes() -> Verdict {
     Verdict::allow("")
+}
+
+/// The namespace whose Pods a decision depends on; `None` if it may be any.
+fn pods_in<'a>(attributes: &Attributes<'a>) -> Option<&'a str> {
+    // Claims of any namespace need a PersistentVolume, and through it the Secret of its driver. What else a Pod refers
+    // to is in its own namespace.
+    let anywhere = matches!(attributes.resource, "secrets" | "persistentvolumes");
+    (!anywhere).then_some(attributes.namespace)
 }
 
 /// A request of a node, and the view of the graph that decides it.
@@ -92,7 +99,7 @@ impl Authorizer for Node {
         }
         // Read-your-writes matters most here: a kubelet fetches a pod's Secrets right after it sees the pod
         // bound to its node, and backs off after a 403.
-        let view = match self.graph.fresh().await {
+        let view = match self.graph.fresh(pods_in(attributes)).await {
             Ok(view) => view,
             Err(behind) => {
                 return Verdict {

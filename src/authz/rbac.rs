@@ -4,7 +4,8 @@
 //! Decisions are read-your-writes: an acknowledged change of a role or binding applies to the next decision.
 //! The index records how far it has read each of the four resources and compares that with their latest
 //! revisions; a decision waits, usually for microseconds, until it has caught up. If it does not within
-//! `CATCH_UP_TIMEOUT`, the decision fails with an error rather than use stale data.
+//! `CATCH_UP_TIMEOUT`, the decision fails with an error rather than use stale data. Of the Roles and RoleBindings, only
+//! those in the namespace of the request count: whoever may write large ones in a namespace delays nobody elsewhere.
 //!
 //! ```text
 //! storage ──watch──► informer ──change──► Index (persistent maps) ──swap──► decisions
@@ -35,6 +36,7 @@ pub use rule::PolicyRule;
 use super::attributes::OwnedAttributes;
 use super::{Attributes, Authorizer, Rules, Verdict};
 use crate::apimachinery::field::aggregate_texts;
+use crate::client::CATCH_UP_TIMEOUT;
 use crate::request::UserInfo;
 use crate::sync::Mutex;
 use crate::tasks::off_thread;
@@ -42,11 +44,6 @@ use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use follow::Followed;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
-
-/// How long a decision waits for the index to catch up. Well below clients' usual timeouts, so that they see
-/// the error instead of a dropped connection.
-const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The RBAC authorizer. Decisions fail until [`Rbac::follow`] was called and its feeds have read the roles.
 #[derive(Default)]
@@ -86,17 +83,18 @@ impl Rbac {
         Arc::new(me)
     }
 
-    /// The index with every write that was acknowledged before this call.
+    /// The index with every write that was acknowledged before this call, of the cluster's roles and bindings and of
+    /// those in `namespace` (`""`: of the cluster's only).
     ///
     /// # Errors
     /// [`Behind`] if it does not catch up in time.
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub(crate) async fn fresh(&self) -> Result<Arc<Index>, Behind> {
+    pub(crate) async fn fresh(&self, namespace: &str) -> Result<Arc<Index>, Behind> {
         let followed = self.followed.get().ok_or(Behind)?;
-        if !followed.is_current() {
-            let caught_up = tokio::time::timeout(CATCH_UP_TIMEOUT, followed.catch_up()).await;
+        if !followed.is_current(namespace) {
+            let caught_up = tokio::time::timeout(CATCH_UP_TIMEOUT, followed.catch_up(namespace)).await;
             caught_up.map_err(|_| Behind)?;
         }
         Ok(self.index.load_full())
@@ -108,20 +106,30 @@ impl Rbac {
     /// # Errors
     /// [`Behind`] if the index does not catch up in time.
     pub(crate) async fn held(&self, user: &UserInfo, namespace: &str) -> Result<(Vec<Arc<Role>>, Vec<String>), Behind> {
-        Ok(self.fresh().await?.held(user, namespace))
+        Ok(self.fresh(namespace).await?.held(user, namespace))
     }
 
-    /// Whether [`change`](Self::change) would wait for another one.
-    fn is_changing(&self) -> bool {
-        self.writing.try_lock().is_none()
+    fn set_role(&self, key: &str, role: Option<Arc<Role>>) {
+        self.change(|index| index.set_role(key, role));
+    }
+
+    /// Calls for bindings of one namespace, and for those of the cluster, must not overlap: each builds on what the one
+    /// before has left.
+    fn set_binding(&self, key: &str, binding: Option<Arc<Binding>>) {
+        // Without the lock: a binding of many subjects takes a while, and changes of others need not wait for it.
+        let changed = self.index.load_full().with_binding(key, binding);
+        self.change(|index| index.set_scope(changed));
     }
 
     fn change(&self, edit: impl FnOnce(&mut Index)) {
-        let _one_at_a_time = self.writing.lock();
+        let one_at_a_time = self.writing.lock();
         // Cheap: the maps are persistent, so this copies only their roots.
         let mut index = Index::clone(&self.index.load());
         edit(&mut index);
-        self.index.store(Arc::new(index));
+        let before = self.index.swap(Arc::new(index));
+        // To free what only the old one has can take as long as it took to make.
+        drop(one_at_a_time);
+        drop(before);
     }
 }
 
@@ -164,7 +172,7 @@ async fn decide_off_thread(index: Arc<Index>, attributes: &Attributes<'_>) -> Ve
 #[async_trait]
 impl Authorizer for Rbac {
     async fn authorize(&self, attributes: &Attributes<'_>) -> Verdict {
-        let index = match self.fresh().await {
+        let index = match self.fresh(attributes.namespace).await {
             Ok(index) => index,
             Err(behind) => return undecided(behind.to_string()),
         };
@@ -178,13 +186,13 @@ impl Authorizer for Rbac {
     /// `None` if the index is behind, or if the decision exceeds the step budget.
     fn authorize_sync(&self, attributes: &Attributes<'_>) -> Option<Verdict> {
         // Check before loading the index: the other order could pair a stale index with a current check.
-        let current = self.followed.get()?.is_current();
+        let current = self.followed.get()?.is_current(attributes.namespace);
         let decide = || decide(&self.index.load(), attributes, &mut StepBudget::for_io_worker()).ok();
         current.then(decide).flatten()
     }
 
     async fn rules_for(&self, user: &UserInfo, namespace: &str) -> Rules {
-        match self.fresh().await {
+        match self.fresh(namespace).await {
             Ok(index) => {
                 let listed = index.rules(user, namespace);
                 let mut rules = Rules {

@@ -1,4 +1,5 @@
-//! Lists of rules granted to a user, for SelfSubjectRulesReviews.
+//! [`Rules`]: the rules granted to a user in a namespace, for SelfSubjectRulesReviews. Authorizers list theirs, the
+//! union joins them; a list may be incomplete, and says why.
 
 use super::rbac::PolicyRule;
 use crate::apimachinery::field::aggregate_texts;

@@ -37,7 +37,6 @@ impl VerdictCache {
         self.known.get(question)
     }
 
-    /// Caches a verdict.
     pub(super) fn insert(&self, question: String, verdict: &Verdict) {
         let ttl = match verdict.decision {
             Decision::Allow => self.allow,

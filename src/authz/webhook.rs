@@ -55,12 +55,7 @@ pub(crate) enum ConfigError {
     Kubeconfig(#[from] KubeconfigError),
     /// A certificate, key, token or name in it cannot be used.
     #[error("kubeconfig {}: {source}", .file.display())]
-    Client {
-        /// The kubeconfig.
-        file: PathBuf,
-        /// Why.
-        source: FetchError,
-    },
+    Client { file: PathBuf, source: FetchError },
 }
 
 /// Why no decision was reached. The message becomes part of the response to the request.
@@ -97,7 +92,6 @@ impl ReviewTransport for Url {
     }
 }
 
-/// The webhook authorizer.
 pub(crate) struct Webhook {
     ask: Arc<dyn ReviewTransport>,
     config: WebhookConfig,

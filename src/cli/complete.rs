@@ -45,14 +45,11 @@ pub struct CompletedOptions {
     pub(crate) generic: GenericOptions,
     /// The aggregator and its backends.
     pub(crate) aggregator: AggregatorOptions,
-    /// The compute pool.
     pub(crate) compute: Config,
-    /// The control loops.
     pub(crate) controllers: ControllerOptions,
     pub(crate) storage: StorageOptions,
     /// Service addresses and node ports.
     pub(crate) network: NetworkOptions,
-    /// Connections to kubelets.
     pub(crate) kubelet: KubeletOptions,
     pub(crate) logging: LoggingOptions,
     /// The flags as they were given.

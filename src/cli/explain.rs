@@ -15,7 +15,7 @@ use std::path::PathBuf;
 
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 
-/// The parsed command.
+/// A parsed `torana explain-access` command, ready to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExplainAccess {
     kubeconfig: PathBuf,

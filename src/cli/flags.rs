@@ -10,7 +10,6 @@ mod table;
 pub(crate) use docs::markdown;
 pub(crate) use table::FLAGS;
 
-/// A command-line flag.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Flag {
     /// Section of the help that lists it.
@@ -23,7 +22,6 @@ pub(crate) struct Flag {
     pub default: &'static str,
     /// How it is supported.
     pub support: Support,
-    /// Help text.
     pub help: &'static str,
 }
 
@@ -45,13 +43,10 @@ pub(crate) fn field_of(flag: &str) -> String {
 pub(crate) enum ValueType {
     /// `--x`, `--x=true`, `--x=false`.
     Bool,
-    /// An integer.
     Int,
-    /// A floating-point number.
     Float,
     /// A Go duration such as `1m30s`.
     Duration,
-    /// A string.
     Text,
     /// Comma-separated, repeatable.
     List,
@@ -62,7 +57,6 @@ pub(crate) enum ValueType {
 /// How a flag is supported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Support {
-    /// Fully supported.
     Supported,
     /// Accepted without effect; a start-up warning gives this reason.
     Ignored(&'static str),
@@ -77,31 +71,18 @@ pub(crate) enum Group {
     Torana,
     /// Upstream's generic section.
     Generic,
-    /// Storage.
     Etcd,
-    /// Secure serving.
     Serving,
-    /// Auditing.
     Auditing,
-    /// Features.
     Features,
-    /// Authentication.
     Authentication,
-    /// Authorization.
     Authorization,
-    /// API enablement.
     Enablement,
-    /// Egress selector.
     Egress,
-    /// Admission.
     Admission,
-    /// Metrics.
     Metrics,
-    /// Logs.
     Logs,
-    /// Traces.
     Traces,
-    /// Misc.
     Misc,
 }
 
@@ -125,7 +106,6 @@ impl Group {
         Self::Misc,
     ];
 
-    /// The section's heading.
     pub(crate) const fn title(self) -> &'static str {
         match self {
             Self::Torana => "Torana",

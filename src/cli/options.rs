@@ -52,16 +52,13 @@ pub struct Options {
     pub(crate) runtime: RuntimeConfig,
     /// Request limits and shutdown times.
     pub(crate) generic: GenericOptions,
-    /// The compute pool.
     pub(crate) compute: Config,
-    /// The control loops.
     pub(crate) controllers: ControllerOptions,
     /// The aggregator and its backends.
     pub(crate) aggregator: AggregatorOptions,
     pub(crate) storage: StorageOptions,
     /// Service addresses and node ports.
     pub(crate) network: NetworkOptions,
-    /// Connections to kubelets.
     pub(crate) kubelet: KubeletOptions,
     pub(crate) logging: LoggingOptions,
     /// The flags as they were given, for `/flagz`.

@@ -10,7 +10,6 @@ use std::path::PathBuf;
 /// A parsed `torana store` command.
 #[derive(Clone, Debug)]
 pub struct StoreCommand {
-    /// The operation.
     pub(crate) action: StoreAction,
     /// The store to operate on.
     pub(crate) storage: StorageOptions,
@@ -21,7 +20,6 @@ pub struct StoreCommand {
 pub(crate) enum StoreAction {
     /// Read everything and verify checksums.
     Check,
-    /// Print statistics.
     Stats,
     /// Copy the store into this file, while it may be in use.
     Backup(PathBuf),

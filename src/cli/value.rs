@@ -44,7 +44,6 @@ impl Values {
         self.given.insert(name, values);
     }
 
-    /// Forgets a flag.
     pub(super) fn remove(&mut self, name: &str) {
         self.given.remove(name);
         self.places.remove(name);

@@ -16,6 +16,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::Notify;
 
+/// How long a request waits for an informer that lags, in authorization and for definitions of custom resources. Well
+/// below clients' usual timeouts, so that they see the error instead of a dropped connection, and longer than
+/// reading a definition of megabytes takes on a busy machine. Admission waits longer, as upstream's plugins do
+/// (`crate::admission::CATCH_UP_TIMEOUT`).
+pub(crate) const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(5);
 /// Delay before a watch is opened again.
 const RETRY: Duration = Duration::from_millis(500);
 /// Objects from this size (in bytes) on are parsed on the blocking pool, since that may take milliseconds.
@@ -129,6 +134,11 @@ impl<T: Send + Sync + 'static> Informer<T> {
         self.0.synced.fired() && self.has_reached(storage.last_change())
     }
 
+    /// Like [`is_current`](Self::is_current), but only of changes in one namespace.
+    pub(crate) fn is_current_in(&self, storage: &dyn Storage, namespace: &str) -> bool {
+        self.0.synced.fired() && self.missing_in(storage, namespace).is_none()
+    }
+
     /// Waits until everything acknowledged at the time of the call is applied.
     ///
     /// # Cancel safety
@@ -136,6 +146,25 @@ impl<T: Send + Sync + 'static> Informer<T> {
     pub(crate) async fn catch_up(&self, storage: &dyn Storage) {
         self.0.synced.wait().await;
         self.reach(storage.last_change()).await;
+    }
+
+    /// Like [`catch_up`](Self::catch_up), but waits only for changes in one namespace, and for those before them.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub(crate) async fn catch_up_in(&self, storage: &dyn Storage, namespace: &str) {
+        self.0.synced.wait().await;
+        if let Some(last) = self.missing_in(storage, namespace) {
+            self.reach(last).await;
+        }
+    }
+
+    /// The newest change in a namespace that is not known to be applied.
+    fn missing_in(&self, storage: &dyn Storage, namespace: &str) -> Option<Revision> {
+        // While the objects are listed again, this stays where the last watch had come to, so that what was missed
+        // since counts as missing until the list is complete.
+        let applied = Revision(self.0.applied_revision.load(Ordering::Acquire));
+        storage.last_change_in(namespace, applied)
     }
 
     fn advance_to(&self, revision: Revision) {
@@ -314,8 +343,8 @@ mod tests {
             applied_revision: AtomicU64::new(0),
             moved: Notify::new(),
         }));
-        let told = Arc::new(AtomicUsize::new(0));
-        let (count, shared) = (told.clone(), informer.clone());
+        let calls = Arc::new(AtomicUsize::new(0));
+        let (count, shared) = (calls.clone(), informer.clone());
         informer.subscribe(move |_| {
             let count = count.clone();
             shared.subscribe(move |_| {
@@ -323,9 +352,9 @@ mod tests {
             });
         });
         informer.apply("a", Some(Arc::new(1)));
-        assert_eq!(told.load(Ordering::Relaxed), 0, "not of the change under way");
+        assert_eq!(calls.load(Ordering::Relaxed), 0, "not of the change under way");
         informer.apply("a", None);
-        assert_eq!(told.load(Ordering::Relaxed), 1);
+        assert_eq!(calls.load(Ordering::Relaxed), 1);
     }
 
     #[tokio::test]

@@ -24,7 +24,7 @@ pub struct ClientConfig {
     pub tls_server_name: Option<String>,
     /// Client certificate chain and private key, in PEM.
     pub client_identity: Option<(Vec<u8>, Vec<u8>)>,
-    /// Bearer token.
+    /// Sent as a bearer token, unless `token_file` has a newer one.
     pub token: Option<String>,
     /// File with a newer token, which is read again once a minute.
     pub token_file: Option<PathBuf>,

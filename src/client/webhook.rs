@@ -193,8 +193,8 @@ impl Webhook {
         // Covers calls and waiting callers together. Beyond it, failing now is better than a timeout later.
         let _admitted = self.admitted.try_acquire().map_err(|_| CallError::Busy(url.clone()))?;
         let deadline = Instant::now() + call.timeout;
-        let turn = tokio::time::timeout_at(deadline, self.calls.acquire()).await;
-        let _turn = turn
+        let permit = tokio::time::timeout_at(deadline, self.calls.acquire()).await;
+        let _permit = permit
             .map_err(|_| CallError::Timeout(url.clone()))?
             .expect("the semaphore is never closed");
         // After the wait, during which the circuit may have opened; and waiting does not count as a slow

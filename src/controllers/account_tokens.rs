@@ -93,7 +93,6 @@ struct Tokens {
     api: Loopback,
 }
 
-/// Starts the loop.
 pub(crate) fn start(term: &Term) {
     let queue = term.queue::<Item>(QUEUE);
     let by_account: Arc<ByAccount> = Arc::default();

@@ -33,7 +33,6 @@ const KEY: &str = "kube-system/kube-controller-manager";
 const HOLDER: &str = "torana.dev/controllers";
 /// Seconds without a change after which a lease has expired; upstream's default.
 const DURATION: u32 = 15;
-/// Interval of renewals.
 const RENEW: Duration = Duration::from_secs(5);
 /// Time after the last renewal at which the loops stop. Less than [`DURATION`], after which another gateway may
 /// start them.

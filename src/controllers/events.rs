@@ -76,7 +76,6 @@ impl Recorder {
         }
     }
 
-    /// Writes a warning.
     pub(crate) async fn warn(&self, object: &Reference<'_>, reason: &str, message: &str) {
         // It is remembered, too: megabytes in each of hundreds would stay.
         let message = &message[..message.floor_char_boundary(MAX_MESSAGE)];

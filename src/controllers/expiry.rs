@@ -35,7 +35,6 @@ pub(crate) fn until(at: OffsetDateTime) -> Duration {
     Duration::try_from(at - OffsetDateTime::now_utc()).unwrap_or_default()
 }
 
-/// Starts the loop.
 pub(crate) fn start<T: Expiring>(term: &Term, of: Loop, parse: fn(&Entry) -> T) {
     let queue = term.queue::<Str>(of.queue);
     let changed = queue.clone();

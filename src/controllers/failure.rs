@@ -10,7 +10,6 @@ use std::fmt;
 pub(crate) struct Failure {
     /// HTTP status code; 0 if the response could not be read.
     pub code: u16,
-    /// The Status' message.
     pub message: String,
     reasons: Vec<String>,
 }

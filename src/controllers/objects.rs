@@ -116,7 +116,6 @@ impl Objects {
         self.followed.load().get(&key).cloned()
     }
 
-    /// All followed resources.
     pub(crate) fn all(&self) -> Vec<Arc<Followed>> {
         self.followed.load().values().cloned().collect()
     }

@@ -210,10 +210,7 @@ async fn recount(api: &Loopback, objects: &Objects, key: &str) -> Result<bool, F
     for (resource, of) in selected {
         let (storage, options) = (of.storage.clone(), ListOptions::latest(namespace));
         // The latest state: a stale count would undo charges of admission.
-        let list = move || {
-            let (storage, options) = (storage.clone(), options.clone());
-            async move { storage.list(options).await }
-        };
+        let list = async move { storage.list(options).await };
         let listed = sized::list(of.storage.count(), list).await??;
         counted.objects.push((resource, listed.entries));
         // Lists from the cache are ready at once.

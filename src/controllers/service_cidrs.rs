@@ -99,7 +99,6 @@ fn address(entry: &Entry) -> Address {
     allocated.then_some((address, if ipv6 { 128 } else { 32 }, ipv6))
 }
 
-/// Starts the loop.
 pub(crate) fn start(term: &Term) {
     let queue = term.queue::<Str>(QUEUE);
     let changed = queue.clone();

@@ -4,8 +4,9 @@
 use super::failure::Failure;
 use crate::storage::Entry;
 use crate::tasks::off_thread;
-use futures_util::FutureExt as _;
 use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use tokio::sync::Notify;
 
 /// Work on fewer bytes takes less than about 200 µs and is done in place.
 pub(crate) const LARGE: usize = 16 << 10;
@@ -41,25 +42,56 @@ pub(crate) async fn read<T: Send + 'static>(
     compute(entry.json.len(), move || read(&entry)).await.map(Some)
 }
 
-/// The result of `list`, which reads a cache of this many objects: off the reactor if they are many. A list that is not
-/// ready at once is repeated and awaited in place.
+/// The result of `list`, which reads a cache of this many objects: off the reactor if they are many.
 ///
 /// # Errors
 /// The process is ending.
-pub(crate) async fn list<T, F>(objects: usize, list: impl Fn() -> F + Send + 'static) -> Result<T, Failure>
+///
+/// # Cancel safety
+/// As that of `list`.
+pub(crate) async fn list<T, F>(objects: usize, list: F) -> Result<T, Failure>
 where
     T: Send + 'static,
     F: Future<Output = T> + Send + 'static,
 {
-    let list = match objects < MANY {
-        true => list,
-        false => match off_thread(0, move || (list().now_or_never(), list)).await {
-            Some((Some(listed), _)) => return Ok(listed),
-            Some((None, list)) => list,
+    match objects < MANY {
+        true => Ok(list.await),
+        false => polled_off_thread(list).await,
+    }
+}
+
+/// Notes that a future is to be polled again.
+#[derive(Default)]
+struct Woken(Notify);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.notify_one();
+    }
+}
+
+/// Polls `work` on other threads, and waits for it here. A list with etcd behind it waits for an answer first, and
+/// collects the objects in a later poll.
+async fn polled_off_thread<T, F>(work: F) -> Result<T, Failure>
+where
+    T: Send + 'static,
+    F: Future<Output = T> + Send + 'static,
+{
+    let woken = Arc::new(Woken::default());
+    let mut work = Box::pin(work);
+    loop {
+        let waker = Waker::from(woken.clone());
+        let poll = move || {
+            let polled = work.as_mut().poll(&mut Context::from_waker(&waker));
+            (polled, work)
+        };
+        match off_thread(0, poll).await {
+            Some((Poll::Ready(done), _)) => return Ok(done),
+            Some((Poll::Pending, rest)) => work = rest,
             None => return Err(Failure::unreadable("the gateway is shutting down")),
-        },
-    };
-    Ok(list().await)
+        }
+        woken.0.notified().await;
+    }
 }
 
 /// Splits entries into batches of about a megabyte for [`compute`], each with its size in bytes. An entry counts
@@ -94,6 +126,7 @@ mod tests {
     use super::*;
     use crate::json;
     use crate::storage::{Draft, Revision};
+    use tokio::sync::oneshot;
 
     fn entry(bytes: usize) -> Arc<Entry> {
         let object = json!({"metadata": {"name": "a"}, "data": (" ".repeat(bytes))});
@@ -113,14 +146,22 @@ mod tests {
 
     #[tokio::test]
     async fn many_objects_are_listed_on_another_thread() {
-        let thread = |objects| async move { list(objects, || async { here() }).await.unwrap() };
+        let thread = |objects| async move { list(objects, async { here() }).await.unwrap() };
         assert_eq!(thread(MANY - 1).await, here());
         assert_ne!(thread(MANY).await, here());
-        let waits = || async {
-            tokio::task::yield_now().await;
+        // As a list asks etcd and waits for the answer, which a reactor receives.
+        let ((ask, asked), (answer, answered)) = (oneshot::channel(), oneshot::channel());
+        let waits = async {
+            ask.send(()).unwrap();
+            answered.await.unwrap();
             here()
         };
-        assert_eq!(list(MANY, waits).await.unwrap(), here(), "it is not ready at once");
+        let answers = async {
+            asked.await.unwrap();
+            answer.send(()).unwrap();
+        };
+        let (listed, ()) = tokio::join!(list(MANY, waits), answers);
+        assert_ne!(listed.unwrap(), here(), "it is not ready at once");
     }
 
     #[test]

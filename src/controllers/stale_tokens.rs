@@ -13,6 +13,7 @@ use crate::authz::node::for_each_secret;
 use crate::client::Informer;
 use crate::json;
 use crate::storage::{Entry, ListOptions, MinRevision, Storage};
+use crate::tasks::Backoff;
 use ::time::OffsetDateTime;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, LazyLock};
@@ -21,6 +22,8 @@ use std::time::Duration;
 const NAME: &str = "legacy service account token cleaner";
 /// Upstream's interval. All times are dates.
 const INTERVAL: Duration = Duration::from_secs(24 * 3600);
+/// Delays after failed passes. The first may come before the date that it reads is recorded.
+const RETRY: Backoff = Backoff::doubling(Duration::from_secs(1), Duration::from_secs(60));
 const TRACKED: &str = "kube-apiserver-legacy-service-account-token-tracking";
 const LAST_USED: &str = "kubernetes.io/legacy-token-last-used";
 const INVALID_SINCE: &str = "kubernetes.io/legacy-token-invalid-since";
@@ -60,7 +63,6 @@ struct Listed {
     secrets: HashSet<Str>,
 }
 
-/// Starts the loop.
 pub(crate) fn start(term: &Term) {
     let storage = |resource| term.storage("", resource);
     let secrets = term.inform(("", "secrets"), Secret::from_entry, |_| {});
@@ -79,13 +81,29 @@ pub(crate) fn start(term: &Term) {
     };
     term.tasks().spawn_until_stopped(NAME, async move {
         cleaner.secrets.synced().wait().await;
-        loop {
-            if let Err(error) = cleaner.pass().await {
-                tracing::warn!(%error, "unused service account tokens were not checked");
-            }
-            tokio::time::sleep(INTERVAL).await;
-        }
+        repeat(|| cleaner.pass()).await;
     });
+}
+
+/// Makes a pass at each interval, and repeats one that failed with backoff. Never returns.
+async fn repeat<F>(mut pass: impl FnMut() -> F)
+where
+    F: Future<Output = Result<(), Failure>>,
+{
+    let mut delays = RETRY.delays();
+    loop {
+        let pause = match pass().await {
+            Ok(()) => {
+                delays.reset();
+                INTERVAL
+            }
+            Err(error) => {
+                tracing::warn!(%error, "unused service account tokens were not checked");
+                delays.next_delay()
+            }
+        };
+        tokio::time::sleep(pause).await;
+    }
 }
 
 impl Cleaner {
@@ -185,7 +203,8 @@ impl Cleaner {
     ) -> Result<&'a HashSet<Str>, Failure> {
         if !known.contains_key(namespace) {
             let mut names = HashSet::new();
-            let pods = self.pods.list(ListOptions::latest(namespace)).await?;
+            let (pods, options) = (self.pods.clone(), ListOptions::latest(namespace));
+            let pods = sized::list(self.pods.count(), async move { pods.list(options).await }).await??;
             for (bytes, batch) in sized::batches(&pods.entries) {
                 names = sized::compute(bytes, move || mounted(names, &batch)).await?;
                 tokio::task::yield_now().await;
@@ -256,6 +275,25 @@ fn verdict(secret: &Value, limit: OffsetDateTime) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tokio::time::Instant;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failed_pass_is_repeated_with_backoff_and_a_good_one_at_the_interval() {
+        let (start, mut at) = (Instant::now(), Vec::new());
+        let passes = repeat(|| {
+            at.push(start.elapsed().as_secs());
+            let fails = at.len() <= 2;
+            async move {
+                match fails {
+                    true => Err(Failure::unreadable("no date")),
+                    false => Ok(()),
+                }
+            }
+        });
+        let ended = tokio::time::timeout(INTERVAL + Duration::from_secs(60), passes).await;
+        assert!(ended.is_err(), "it never returns");
+        assert_eq!(at, [0, 1, 3, 3 + INTERVAL.as_secs()]);
+    }
 
     #[test]
     fn tokens_are_marked_before_they_are_deleted_and_used_ones_are_kept() {

@@ -39,7 +39,6 @@ use tokio::sync::watch;
 const MANAGER: &str = "kube-apiserver";
 /// Interval between repairs of the record of node ports, as upstream's.
 const NODE_PORT_REPAIR: Duration = Duration::from_mins(3);
-/// Interval between reconciliations.
 const INTERVAL: Duration = Duration::from_secs(60);
 
 /// Creates or restores the default objects. A failing part does not stop the others. Idempotent, hence cancel

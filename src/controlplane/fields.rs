@@ -237,7 +237,6 @@ impl<T: Eq + Hash> Seen<T> {
     // Typical lists (containers, ports, volumes) are no longer than this.
     const FEW: usize = 8;
 
-    /// An empty set.
     pub(crate) fn new() -> Self {
         Self {
             few: Vec::new(),

@@ -43,6 +43,14 @@ pub(super) fn checks(group: &str, kind: &str) -> MetaChecks {
             in_subresources: false,
             ..MetaChecks::AGAINST_OLD
         },
+        (_, "StatefulSet") => MetaChecks {
+            status_includes_metadata: true,
+            ..MetaChecks::AGAINST_OLD
+        },
+        (_, "CertificateSigningRequest") => MetaChecks {
+            status_includes_metadata: true,
+            ..MetaChecks::BOTH
+        },
         (
             _,
             "ResourceQuota"
@@ -52,7 +60,6 @@ pub(super) fn checks(group: &str, kind: &str) -> MetaChecks {
             | "Service"
             | "Deployment"
             | "DaemonSet"
-            | "StatefulSet"
             | "ReplicaSet"
             | "HorizontalPodAutoscaler"
             | "PriorityClass"

@@ -27,7 +27,6 @@ pub(crate) const KEY_PREFIX: &str = "/registry";
 pub(crate) struct GroupVersionBuilder {
     /// The API group; empty for core.
     pub group: &'static str,
-    /// The API version.
     pub version: &'static str,
 }
 
@@ -94,7 +93,6 @@ impl ResourceBuilder {
         self
     }
 
-    /// Sets the strategy.
     pub(crate) fn strategy(mut self, strategy: impl Strategy) -> Self {
         self.0.strategy = Arc::new(strategy);
         self
@@ -123,7 +121,6 @@ impl ResourceBuilder {
         self
     }
 
-    /// Removes verbs.
     pub(crate) fn without(mut self, verbs: Verbs) -> Self {
         self.0.verbs = self.0.verbs.without(verbs);
         self
@@ -330,7 +327,6 @@ impl ResourceBuilder {
         self
     }
 
-    /// Returns the definition.
     pub(crate) fn build(self) -> Resource {
         self.0
     }

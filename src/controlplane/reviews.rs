@@ -25,7 +25,6 @@ pub(crate) struct ReviewDependencies {
     pub tokens: Arc<dyn TokenAuthenticator>,
     /// Whether a request without a token is anonymous rather than unauthenticated (`--anonymous-auth`).
     pub anonymous: bool,
-    /// Evaluates access reviews.
     pub authorizer: Arc<dyn Authorizer>,
     /// RBAC: guards against privilege escalation, and explains decisions.
     pub roles: Arc<Rbac>,

@@ -13,6 +13,7 @@ pub(super) mod csr;
 pub(super) mod data;
 pub(super) mod declarative;
 pub(super) mod devices;
+mod disabled_fields;
 pub(super) mod endpoints;
 pub(super) mod events;
 pub(super) mod flowcontrol;

@@ -2,6 +2,7 @@
 //! is the fixture.
 
 mod allocations;
+mod empties;
 mod subresources;
 mod tables;
 mod versions;
@@ -523,34 +524,4 @@ async fn self_links_are_dropped_except_by_a_dry_run_of_an_update() {
     let dry = Context { dry_run: true, ..cx };
     let updated = store.update_with(&dry, "u", "", change).await.unwrap();
     assert_eq!(updated.str_at(&["metadata", "selfLink"]), "x");
-}
-
-#[tokio::test]
-async fn validation_sees_empty_lists_of_the_body() {
-    let r = running();
-    let store = r.plane.store("batch", "jobs");
-    let refused = |body: Value| {
-        let store = store.clone();
-        async move {
-            let (mut object, cx) = (body, Context::system("default"));
-            let decoded = store.resource().schema.normalize_with_empties(&mut object);
-            cx.empties.set(decoded.unwrap().1);
-            store.create_value(&cx, object).await.map(drop).map_err(|s| s.message)
-        }
-    };
-    let job = |resources: Value| {
-        let containers = json!([{"name": "c", "image": "i"}]);
-        json!({"metadata": {"name": "j"}, "spec": {"template": {"spec": {
-            "restartPolicy": "Never", "resources": (resources), "containers": (containers)}}}})
-    };
-    // As upstream, where an empty list differs from none until it is encoded.
-    assert_eq!(
-        refused(job(json!({"claims": []}))).await,
-        Err(
-            "Job.batch \"j\" is invalid: spec.template.spec.resources.claims: Forbidden: claims may not be set for \
-             Resources at pod-level"
-                .to_owned()
-        )
-    );
-    assert_eq!(refused(job(json!({}))).await, Ok(()));
 }

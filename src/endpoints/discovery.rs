@@ -26,7 +26,6 @@ use std::sync::Arc;
 pub(crate) struct Route {
     /// The path without a trailing slash: `/api` or `/apis/<group>`.
     pub root: String,
-    /// Serves the document.
     pub handler: Arc<dyn UnprotectedHandler>,
 }
 

@@ -27,7 +27,6 @@ pub(crate) struct PublishedDocuments {
 }
 
 impl PublishedDocuments {
-    /// Empty documents.
     pub(crate) fn new(server_address: String) -> Self {
         Self {
             apis: Arc::new(AggregatedDiscovery::new()),

@@ -70,7 +70,6 @@ pub(crate) enum Media {
 /// The transformation of an object before encoding. The string is the `meta.k8s.io` version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Transform {
-    /// No transformation.
     None,
     /// `as=Table`
     Table(&'static str),
@@ -101,7 +100,6 @@ pub(crate) enum Offer {
 /// The result of content negotiation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Negotiated {
-    /// The encoding.
     pub media: Media,
     /// What the `as` parameter of the accepted media type asks for.
     pub transform: Transform,

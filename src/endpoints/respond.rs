@@ -15,6 +15,7 @@ use super::options::Query;
 use crate::api::{json, protobuf};
 use crate::apimachinery::codec::{cbor, yaml};
 use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::patch::go_type;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
 use crate::registry::{Resource, ResultObject};
@@ -167,18 +168,7 @@ pub(crate) fn object(
             };
             held(encode(&partial, negotiated.media, negotiated.pretty)?)?
         }
-        Transform::PartialList(_) => {
-            // A tree may be of a subresource's kind, such as Scale.
-            let kind = match written {
-                ResultObject::Tree(object) => object.gvk(),
-                ResultObject::Stored(_) => resource.gvk(),
-            };
-            return Err(not_acceptable(format!(
-                "you requested PartialObjectMetadataList, but the requested object is not a list (*{}.{})",
-                package(&kind.group),
-                kind.kind
-            )));
-        }
+        Transform::PartialList(_) => return Err(no_list(written, resource)),
     };
     Ok(gzip::maybe(bytes(code, media, body), headers))
 }
@@ -219,9 +209,34 @@ pub(crate) fn not_acceptable(message: String) -> Status {
     Status::new(406, "NotAcceptable", message)
 }
 
-/// The Go package of upstream's internal types, which is part of error messages.
-pub(crate) fn internal_package(resource: &Resource) -> &str {
-    package(&resource.gvr.group)
+/// The Go type of a resource's lists in upstream's server.
+pub(crate) fn list_type(resource: &Resource) -> String {
+    match resource.unstructured {
+        true => "unstructured.UnstructuredList".to_owned(),
+        false => format!("{}.{}List", package(&resource.gvr.group), resource.kind),
+    }
+}
+
+/// The error for an object that is requested as a list of metadata.
+fn no_list(written: &ResultObject, resource: &Resource) -> Status {
+    // A tree may be of a subresource's kind, such as Scale.
+    let kind = match written {
+        ResultObject::Tree(object) => object.gvk(),
+        ResultObject::Stored(_) => resource.gvk(),
+    };
+    if resource.unstructured && kind == resource.gvk() {
+        // In upstream, the type of custom resources is that of their lists too, so that it looks for items.
+        let object = written.to_value();
+        return Status::raw_error(match object.as_object().and_then(|members| members.get("items")) {
+            None => "content is not a list".to_owned(),
+            Some(items) => format!("content is not a list: {}", go_type(items)),
+        });
+    }
+    not_acceptable(format!(
+        "you requested PartialObjectMetadataList, but the requested object is not a list (*{}.{})",
+        package(&kind.group),
+        kind.kind
+    ))
 }
 
 fn package(group: &str) -> &str {

@@ -59,7 +59,7 @@ fn page(
     let endpoint = kind.to_ascii_lowercase();
     Arc::new(FnHandler(move |req: &Request| -> Response {
         match form(accept_line(req.headers()), kind) {
-            None => respond::status(&Status::not_acceptable(&TYPES), req.headers()),
+            None => respond::status_without_protobuf(&Status::not_acceptable(&TYPES), req.headers()),
             Some(Form::Text) => respond::bytes(StatusCode::OK, TEXT, text().into_bytes()),
             Some(Form::Structured(version, media)) => {
                 let mut v = members();

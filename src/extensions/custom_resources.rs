@@ -69,7 +69,6 @@ pub(crate) struct Config {
     pub published: PublishedDocuments,
     /// The schema of `autoscaling/v1` Scale.
     pub scale: Arc<dyn Schema>,
-    /// Metrics.
     pub telemetry: Telemetry,
 }
 

@@ -33,7 +33,6 @@ use std::sync::Arc;
 
 const MANAGER: &str = "kube-apiserver";
 
-/// The naming controller.
 pub(crate) struct Naming {
     definitions: Informer<Definition>,
     store: Arc<Store>,

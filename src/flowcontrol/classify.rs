@@ -5,13 +5,13 @@ mod flow;
 mod rule;
 
 pub(crate) use flow::flow_hash;
+pub(crate) use rule::Rules;
 
 use super::level::Level;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::value::Value;
 use crate::request::{RequestInfo, UserInfo};
 use http::HeaderValue;
-use rule::Rules;
 use std::sync::Arc;
 
 /// Name of the schema and of the level of requests that match no other.
@@ -51,8 +51,8 @@ pub(crate) enum Distinguisher {
 }
 
 impl FlowSchema {
-    /// Parses an object, and assigns it a number in its level.
-    pub(crate) fn parse(object: &Value, level: Arc<Level>, level_uid: HeaderValue) -> Self {
+    /// Parses an object whose rules are parsed already, and assigns it a number in its level.
+    pub(crate) fn parse(object: &Value, rules: Rules, level: Arc<Level>, level_uid: HeaderValue) -> Self {
         let name = object.name();
         let method = match object.str_at(&["spec", "distinguisherMethod", "type"]) {
             "ByUser" => Some(Distinguisher::ByUser),
@@ -69,7 +69,7 @@ impl FlowSchema {
             level,
             // Upstream's default, for objects that were stored without defaulting.
             precedence: object.at(&["spec", "matchingPrecedence"]).as_i64().unwrap_or(1000),
-            rules: Rules::parse(object.at(&["spec", "rules"])),
+            rules,
             method,
         }
     }

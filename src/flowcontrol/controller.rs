@@ -22,6 +22,7 @@ use crate::sync::{Mutex, MutexGuard};
 use crate::telemetry::Telemetry;
 use arc_swap::ArcSwap;
 use configuration::ManagedLevel;
+use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 
 /// The objects that apply even if they are not stored (upstream's `pkg/apis/flowcontrol/bootstrap`).
@@ -42,6 +43,9 @@ pub struct FlowController {
     gauges: Gauges,
     watches: WatchTracker,
     schemas: ArcSwap<Vec<FlowSchema>>,
+    /// Keys the hashes of flows. Upstream's have no key, so a caller who may choose a name (of a namespace, of a service
+    /// account) can search for one that is dealt the queues of somebody else's flow, and fill them.
+    flow_key: RandomState,
     levels: Mutex<Vec<ManagedLevel>>,
 }
 
@@ -71,6 +75,7 @@ impl FlowController {
             gauges: Gauges::register(telemetry),
             watches: WatchTracker::default(),
             schemas: ArcSwap::default(),
+            flow_key: RandomState::new(),
             levels: Mutex::default(),
         });
         // Requests may arrive before the first list of the objects: the catch-all schema must exist by then.
@@ -94,7 +99,7 @@ impl FlowController {
             true => &user.name,
             false => schema.distinguisher(user, info),
         };
-        let flow = flow_hash(&schema.name, distinguisher);
+        let flow = self.flow_key.hash_one(flow_hash(&schema.name, distinguisher));
         // Counting watches takes the tracker's lock, which reads need not contend for.
         let writes = is_write(info);
         let watches = if writes { self.watches.interested(info) } else { 0 };

@@ -41,7 +41,7 @@ fn header(names: &[&str]) -> Row {
 }
 
 impl FlowController {
-    /// Renders a dump.
+    /// Renders a dump in upstream's columns, from the levels as they are now.
     pub fn dump(&self, dump: Dump) -> String {
         table(&match dump {
             Dump::Levels => self.levels(),

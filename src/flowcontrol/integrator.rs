@@ -29,7 +29,6 @@ pub(crate) struct Observed {
 }
 
 impl Integrator {
-    /// Starts at zero.
     pub(crate) fn new(now: Duration) -> Self {
         Self {
             since: now,

@@ -33,7 +33,6 @@ pub(crate) const EXEMPT: &str = "exempt";
 /// can fill a level.
 pub(crate) const HOLD: Duration = Duration::from_millis(if cfg!(test) { 5_000 } else { 15 });
 
-/// A priority level.
 pub(crate) struct Level {
     name: Arc<str>,
     shared: Arc<Shared>,
@@ -140,7 +139,6 @@ impl Level {
         }
     }
 
-    /// The level's name.
     pub(crate) fn name(&self) -> &Arc<str> {
         &self.name
     }
@@ -172,7 +170,6 @@ impl Level {
         }) as u32
     }
 
-    /// Changes the configuration.
     pub(super) fn configure(&self, queuing: Queuing, limit: u32, max_seats: Option<u32>) {
         // An estimate with the old bound is harmless, so it needs no ordering with the set.
         self.max_seats.store(max_seats.unwrap_or(0), Ordering::Relaxed);

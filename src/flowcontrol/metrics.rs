@@ -34,7 +34,6 @@ fn name(last: &str) -> String {
 }
 
 impl Families {
-    /// Registers the families.
     pub(crate) fn register(telemetry: &Telemetry) -> Arc<Self> {
         let r = telemetry.registry();
         let histogram = |last, help, more: &[&str], buckets| {

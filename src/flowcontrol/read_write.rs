@@ -29,7 +29,6 @@ struct Requests {
 }
 
 impl ReadVsWrite {
-    /// Without requests.
     pub(crate) fn new(now: Duration) -> Self {
         let none = || Requests {
             count: 0,

@@ -16,7 +16,6 @@ const MAX_NARROW: f64 = (1u64 << 52) as f64;
 pub(crate) struct SeatSeconds(i128);
 
 impl SeatSeconds {
-    /// No work.
     pub(crate) const ZERO: Self = Self(0);
 
     /// The work of `seats` for `time`.

@@ -13,7 +13,6 @@ const DEMAND: &[f64] = &[0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.7, 2.0, 2.8, 4.0, 
 
 /// Fractions of a level's capacity over time.
 pub(crate) struct Utilization {
-    /// Occupied seats.
     pub seats: TimedHistogram,
     /// Executing requests: of the seats, too, so this is low where requests are wide.
     pub executing: TimedHistogram,

@@ -5,7 +5,7 @@ use crate::apimachinery::FieldSelector;
 use crate::request::RequestInfo;
 use crate::request::info::first_value;
 use crate::sync::{Mutex, MutexGuard};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
@@ -21,7 +21,10 @@ struct Inner {
     keys: RandomState,
     /// Watches by the hash of group, resource, namespace and name. A collision would only distort an
     /// estimate.
-    counts: Mutex<HashMap<u64, u32>>,
+    ///
+    /// A tree, which never moves all entries at once, as a hash table that grows does: with a watch for each of a
+    /// hundred thousand objects, that would take milliseconds under the lock.
+    counts: Mutex<BTreeMap<u64, u32>>,
 }
 
 /// A counted watch; dropping it removes it.
@@ -72,7 +75,7 @@ impl Inner {
         self.keys.hash_one((group, resource, namespace, name))
     }
 
-    fn counts(&self) -> MutexGuard<'_, HashMap<u64, u32>> {
+    fn counts(&self) -> MutexGuard<'_, BTreeMap<u64, u32>> {
         self.counts.lock()
     }
 }

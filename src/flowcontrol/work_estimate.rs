@@ -38,7 +38,7 @@ pub(crate) struct WorkEstimate {
 /// The stored objects of a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoredObjects {
-    /// Number of objects.
+    /// How many there are.
     pub count: u64,
     /// Their average size; 0 if unknown.
     pub average_bytes: u64,

@@ -31,7 +31,6 @@ pub(crate) enum Credentials<'a> {
         /// The private key, PEM.
         key: &'a [u8],
     },
-    /// A bearer token.
     Token(&'a str),
 }
 

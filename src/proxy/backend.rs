@@ -5,6 +5,7 @@
 use super::dial::{self, Offer};
 use super::interim::InterimLimit;
 use super::io::TrackedStream;
+use super::places::Place;
 use super::tcp::{self, DialError};
 use super::tls::ClientTls;
 use crate::request::{Body, FromBackend, InformationalSender, Response};
@@ -29,6 +30,18 @@ pub(crate) struct Backend {
     pub connect_timeout: Duration,
     /// Addresses of the host that the caller has looked up and checked: no other is connected to.
     pub addresses: Option<Arc<[SocketAddr]>>,
+    /// Held by each connection to its end.
+    pub place: Option<Arc<Place>>,
+}
+
+impl Backend {
+    /// The same, whose connections hold `place`.
+    pub(crate) fn holding(self, place: Arc<Place>) -> Self {
+        Self {
+            place: Some(place),
+            ..self
+        }
+    }
 }
 
 /// Why there is no response, in Go's wording.
@@ -107,6 +120,8 @@ pub(crate) async fn upgrade(
     Ok(match response.status() {
         StatusCode::SWITCHING_PROTOCOLS => {
             let theirs = hyper::upgrade::on(&mut response);
+            // The task of the backend's connection has ended with the upgrade.
+            let client = client.holding(backend.place.clone());
             if !super::tunnel::start(client, theirs, tasks) {
                 return Err(BackendError::Dial("the server is shutting down".to_owned()));
             }
@@ -125,7 +140,8 @@ pub(crate) enum Upgraded {
     Refused(http::Response<hyper::body::Incoming>),
 }
 
-/// Requests an upgrade for a protocol that ends at this gateway.
+/// Requests an upgrade for a protocol that ends at this gateway. The caller holds the backend's place for as long as it
+/// uses the connection.
 ///
 /// # Errors
 /// [`BackendError`]
@@ -178,14 +194,18 @@ async fn connect(backend: &Backend, tasks: &TaskGroup) -> Result<http1::SendRequ
     };
     match &backend.tls {
         // HTTP/1.1 only: requests that come here may be upgrades.
-        Some(tls) => drive(dial::secure_tcp(connection, tls, Offer::Http1).await?.io, tasks).await,
+        Some(tls) => {
+            let io = dial::secure_tcp(connection, tls, Offer::Http1).await?.io;
+            drive(io, backend.place.clone(), tasks).await
+        }
         // Its reader pauses: a backend could send faster than this side parses.
-        None => drive(TrackedStream::new(connection.tcp), tasks).await,
+        None => drive(TrackedStream::new(connection.tcp), backend.place.clone(), tasks).await,
     }
 }
 
 async fn drive(
     io: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
+    place: Option<Arc<Place>>,
     tasks: &TaskGroup,
 ) -> Result<http1::SendRequest<Body>, DialError> {
     let handshake = http1::Builder::new()
@@ -198,6 +218,7 @@ async fn drive(
         if let Err(e) = connection.with_upgrades().await {
             tracing::debug!("connection to a backend ended: {e}");
         }
+        drop(place);
     });
     // Without its task the connection would make no progress, and the request would hang.
     if started {
@@ -224,7 +245,9 @@ fn exchange_error(e: &hyper::Error) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::places::Places;
     use super::*;
+    use crate::request::UserInfo;
 
     #[tokio::test]
     async fn the_error_names_an_unreachable_backend() {
@@ -236,6 +259,7 @@ mod tests {
             tls: None,
             connect_timeout: Duration::from_secs(5),
             addresses: None,
+            place: None,
         };
         let request = http::Request::new(Body::empty());
         let e = send(&backend, request, &TaskGroup::new("test")).await.unwrap_err();
@@ -254,10 +278,33 @@ mod tests {
             tls: None,
             connect_timeout: Duration::from_secs(5),
             addresses: Some([listener.local_addr().unwrap()].into()),
+            place: None,
         };
         let tasks = TaskGroup::new("test");
         let (opened, accepted) = tokio::join!(open(&backend, &tasks), listener.accept());
         assert!(opened.is_ok() && accepted.is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_connection_holds_its_place_to_its_end() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (user, places) = (UserInfo::system("user", &[]), Places::new(1));
+        let backend = Backend {
+            authority: listener.local_addr().unwrap().to_string(),
+            tls: None,
+            connect_timeout: Duration::from_secs(5),
+            addresses: None,
+            place: None,
+        };
+        let backend = backend.holding(places.enter(&user).unwrap());
+        let tasks = TaskGroup::new("test");
+        let opened = tokio::join!(open(&backend, &tasks), listener.accept());
+        drop(backend);
+        assert!(opened.0.is_ok() && places.enter(&user).is_none());
+        drop(opened);
+        let soon = tokio::time::Instant::now() + Duration::from_secs(30);
+        tasks.shutdown(soon).await.unwrap();
+        assert!(places.enter(&user).is_some());
     }
 
     #[tokio::test]
@@ -268,6 +315,7 @@ mod tests {
             tls: None,
             connect_timeout: Duration::from_secs(5),
             addresses: None,
+            place: None,
         };
         let broken = futures_util::stream::iter([Err::<http_body::Frame<bytes::Bytes>, _>("invalid chunk size")]);
         let body = Body::stream(http_body_util::StreamBody::new(broken));

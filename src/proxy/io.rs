@@ -54,7 +54,6 @@ enum Socket {
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant, reason = "nearly all are the large one")]
 pub(crate) enum Connection {
-    /// With TLS.
     Tls(TlsStream<TrackedStream>),
     /// Without TLS.
     Plain(TrackedStream),

@@ -11,7 +11,6 @@ use tokio::time::Instant;
 /// A pending lookup.
 pub(crate) type Lookup<'a> = Pin<Box<dyn Future<Output = Result<Vec<IpAddr>, LookupError>> + Send + 'a>>;
 
-/// Resolves host names.
 pub(crate) trait Resolver: Send + Sync + 'static {
     /// The addresses of this host.
     ///

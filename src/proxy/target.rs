@@ -63,7 +63,7 @@ pub struct BackendOptions {
     pub ca_from: Option<Reference>,
     /// Client certificate for the backend; `None`: the front-proxy's.
     pub certificate_from: Option<Reference>,
-    /// Time limits.
+    /// Time limits of connections, response heads and whole requests.
     pub timeouts: Timeouts,
     /// Limit of concurrent requests; `None`: the default set by flags.
     pub max_requests: Option<usize>,

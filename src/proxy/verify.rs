@@ -4,6 +4,7 @@
 //! itself in the CA bundle is trusted even if it is marked as a CA, as self-signed certificates usually are.
 //! Name, validity period and handshake signature are always checked.
 
+use crate::x509::intermediates_to_try;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::verify_server_name;
@@ -161,7 +162,7 @@ impl Verdict for GoLike {
         let refused = match &self.webpki {
             // No roots, no chain; but the bundle may hold the certificate itself.
             None => CertificateError::UnknownIssuer,
-            Some(webpki) => match webpki.verify_server_cert(leaf, chain, name, ocsp, now) {
+            Some(webpki) => match webpki.verify_server_cert(leaf, &intermediates_to_try(chain), name, ocsp, now) {
                 Ok(_) => return Ok(()),
                 Err(Error::InvalidCertificate(why)) => why,
                 // Not a verdict on the certificate, so the bundle has no say.

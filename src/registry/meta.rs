@@ -191,7 +191,11 @@ pub(super) fn validate_update(store: &Store, subresource: &str, new: &Value, old
         // Duplicate causes are intended: upstream runs the same check several times.
         (0..own.as_new).for_each(|_| as_new.extend(validate_own_meta(store, new, &path)));
     }
-    let compares = if whole { own.against_old } else { own.in_subresources };
+    let compares = match subresource {
+        "" => own.against_old,
+        "status" | "approval" if own.status_includes_metadata => false,
+        _ => own.in_subresources,
+    };
     let mut against_old = match compares {
         true => validate_object_meta_update(new_meta, old_meta, kind, &path),
         false => ErrorList::new(),

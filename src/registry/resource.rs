@@ -73,7 +73,6 @@ impl Verbs {
 /// A column of a `meta.k8s.io/v1` Table.
 #[derive(Clone, Debug)]
 pub(crate) struct Column {
-    /// The heading.
     pub name: Str,
     /// OpenAPI type of the cells: `string`, `integer`, `number`, `boolean` or `date`.
     pub kind: Str,
@@ -91,7 +90,6 @@ pub(crate) type Cells = Arc<dyn Fn(&Value) -> Vec<Value> + Send + Sync>;
 /// How a kind is printed as a table.
 #[derive(Clone)]
 pub(crate) struct Columns {
-    /// The column definitions.
     pub columns: Arc<[Column]>,
     /// Computes one cell per column.
     pub cells: Cells,
@@ -244,7 +242,6 @@ pub(crate) struct Subresource {
     pub name: Str,
     /// The kind of its request and response bodies.
     pub kind: GroupVersionKind,
-    /// The supported verbs.
     pub verbs: Verbs,
     /// How it is served.
     pub behaviour: SubresourceBehaviour,
@@ -279,7 +276,6 @@ pub(crate) struct Resource {
     pub(crate) categories: Vec<Str>,
     /// True for namespaced, false for cluster-scoped resources.
     pub(crate) namespaced: bool,
-    /// The supported verbs.
     pub(crate) verbs: Verbs,
     /// Where the objects come from.
     pub(crate) backing: Backing,
@@ -287,7 +283,6 @@ pub(crate) struct Resource {
     pub(crate) schema: Arc<dyn Schema>,
     /// The name of the OpenAPI definition, such as `io.k8s.api.core.v1.ConfigMap`.
     pub(crate) definition: Str,
-    /// The kind's behaviour.
     pub(crate) strategy: Arc<dyn RestStrategy>,
     /// The table columns; `None` prints name and age.
     pub(crate) columns: Option<Columns>,

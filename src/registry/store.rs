@@ -60,7 +60,6 @@ impl Store {
         }
     }
 
-    /// The resource served.
     pub(crate) fn resource(&self) -> &Arc<Resource> {
         &self.resource
     }

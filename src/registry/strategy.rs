@@ -25,7 +25,7 @@ use std::time::Instant;
 /// The caller-related inputs of a verb. A program makes one with [`Context::system`] and changes its fields.
 #[derive(Clone, Debug)]
 pub struct Context {
-    /// The authenticated user.
+    /// The caller, after impersonation.
     pub user: Arc<UserInfo>,
     /// The namespace of the request; empty for cluster scope.
     pub namespace: String,
@@ -52,6 +52,11 @@ impl BodyEmpties {
     /// Replaces those of an earlier attempt.
     pub(crate) fn set(&self, empties: Empties) {
         *self.0.lock() = empties;
+    }
+
+    /// See [`Empties::is_at`].
+    pub(crate) fn is_at(&self, path: &str) -> bool {
+        self.0.lock().is_at(path)
     }
 
     /// See [`Empties::restored`].

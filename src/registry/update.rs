@@ -10,7 +10,7 @@ use super::write::{ResultObject, Transform, Updated, WriteOptions};
 use super::{create, errors, size_fallback};
 use crate::admission::Operation;
 use crate::apimachinery::apply::Writer;
-use crate::apimachinery::field::{FieldError, FieldPath};
+use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::time;
@@ -172,6 +172,9 @@ impl Update<'_> {
         let subresource = &options.subresource;
         // After mutating admission, so that plugins cannot change what the kind protects.
         strategy.prepare(&mut new, Change::Update { old: &old, subresource });
+        if subresource.is_empty() {
+            count_empties(strategy.rules().generation_counts_empties, cx, &mut new, &old);
+        }
         let effects = strategy.effects();
         if let Some(effects) = effects {
             effects.begin(cx, &mut new, Some(&old)).await?;
@@ -217,18 +220,7 @@ impl Update<'_> {
             ..
         } = *self;
         let resource = &store.resource;
-        let mut found = meta::validate_update(store, &options.subresource, new, old);
-        // Only what is refused anyway is validated again: the stored object has no empty lists, so that one may look like
-        // a change.
-        if !found.is_empty()
-            && let Some(whole) = cx.empties.restored(new)
-        {
-            let of_whole = meta::validate_update(store, &options.subresource, &whole, old);
-            // What is stored has to be valid by itself.
-            if !of_whole.is_empty() {
-                found = of_whole;
-            }
-        }
+        let found = all_errors(store, cx, &options.subresource, new, old);
         if !found.is_empty() {
             return Err(Status::invalid(resource.error_group(), &resource.kind, name, &found).into());
         }
@@ -346,6 +338,47 @@ fn goes_with(store: &Store, new: &Value, old: &Value) -> bool {
     // Of the stored object: no update shortens a grace period.
     let grace = old.at(&["metadata", "deletionGracePeriodSeconds"]).as_i64();
     old.is_being_deleted() && grace.unwrap_or(0) == 0 && new.finalizers().is_empty() && !store.holds_deletion(new)
+}
+
+/// The errors of an update. Upstream validates the new object with the empty lists and maps of the body, which are not
+/// stored.
+fn all_errors(store: &Store, cx: &Context, subresource: &str, new: &Value, old: &Value) -> ErrorList {
+    let found = meta::validate_update(store, subresource, new, old);
+    let Some(whole) = cx.empties.restored(new) else {
+        return found;
+    };
+    if !found.is_empty() {
+        let of_whole = meta::validate_update(store, subresource, &whole, old);
+        // What is stored has to be valid by itself.
+        return if of_whole.is_empty() { found } else { of_whole };
+    }
+    // Only the main resource: what a subresource takes from the body is its strategy's choice.
+    let was = subresource.is_empty().then(|| cx.empties.restored(old));
+    let Some(was) = was.flatten() else {
+        return found;
+    };
+    // To upstream's comparisons an empty list equals an absent one, so here both objects have it. What is left are
+    // errors about the list itself.
+    let mut of_whole = meta::validate_update(store, subresource, &whole, &was);
+    of_whole.retain(|error| cx.empties.is_at(&error.field));
+    of_whole
+}
+
+/// Increments the generation if the body has an empty list or map in one of `members`. Upstream compares these with the
+/// stored object in Go's memory, where `[]` is not the absent list that the storage made of it, so that each such update
+/// counts.
+fn count_empties(members: &[&str], cx: &Context, new: &mut Value, old: &Value) {
+    let generation = ["metadata", "generation"];
+    if members.is_empty() || new.at(&generation) != old.at(&generation) {
+        return;
+    }
+    let Some(whole) = cx.empties.restored(new) else {
+        return;
+    };
+    if members.iter().any(|m| whole.get(m) != new.get(m)) {
+        let was = old.at(&generation).as_i64().unwrap_or(0);
+        new.set_meta("generation", was + 1);
+    }
 }
 
 /// Restores the old managed fields if only their timestamps would change, so that the update becomes a no-op.

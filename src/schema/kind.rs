@@ -1,4 +1,6 @@
-//! The registry's [`Schema`] and [`Strategy`] for a kind with a structural schema.
+//! The registry's [`Schema`] and [`Strategy`] for a kind with a structural schema: [`KindSchema`] normalises, merges
+//! and publishes its objects, [`SchemaStrategy`] prunes, defaults and validates them. Custom resources and the kinds
+//! of embedding programs share it.
 
 use super::{Node, StructuralSchema, embedded, openapi};
 use crate::api::openapi::Dialect;
@@ -98,7 +100,6 @@ impl KindSchema {
         u64::from_le_bytes(*first)
     }
 
-    /// The compiled schema.
     pub(crate) fn structural(&self) -> &Arc<StructuralSchema> {
         &self.schema
     }

@@ -1,4 +1,5 @@
-//! Regular expressions in Go's RE2 syntax, matched in linear time.
+//! Regular expressions in Go's RE2 syntax, matched in linear time. [`Pattern`] compiles itself when it is first used;
+//! a [`PatternCache`] keeps the compiled forms of many patterns within a limit of memory.
 
 pub(crate) use crate::apimachinery::regexp::SyntaxError;
 

@@ -12,9 +12,9 @@ pub enum Error {
     /// The data directory cannot be made.
     #[error("cannot make {}: {source}", .path.display())]
     Directory {
-        /// The directory.
+        /// The directory that was to be made.
         path: PathBuf,
-        /// Why.
+        /// What the system reported for it.
         source: std::io::Error,
     },
     /// The store cannot be opened: it is in use, damaged, or of another version.
@@ -43,7 +43,7 @@ pub enum Error {
     Schema {
         /// The kind that was to be served.
         kind: String,
-        /// The violations, joined.
+        /// All violations, joined into one line.
         reason: String,
     },
     /// A thread cannot be started.

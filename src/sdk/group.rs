@@ -56,7 +56,6 @@ impl ApiGroup {
         &self.gv
     }
 
-    /// The discovery priorities.
     pub(crate) fn priorities(&self) -> Priorities {
         self.priorities
     }

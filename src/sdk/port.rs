@@ -53,7 +53,7 @@ impl Port {
         })
     }
 
-    /// The bound address.
+    /// The address that the port is bound to. Its port number is the actual one if port 0 was asked for.
     pub fn local_addr(&self) -> SocketAddr {
         self.listener.local_addr()
     }
@@ -67,7 +67,7 @@ impl Port {
     }
 }
 
-/// A running server.
+/// An [`ApiServer`] that serves on a port, until it is shut down.
 pub struct Running {
     handle: ServerHandle,
     rest: Rest,
@@ -136,7 +136,7 @@ impl ApiServer {
 }
 
 impl Running {
-    /// The bound address.
+    /// The address that the port is bound to. Its port number is the actual one if port 0 was asked for.
     pub fn local_addr(&self) -> SocketAddr {
         self.handle.local_addr()
     }

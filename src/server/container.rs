@@ -36,7 +36,6 @@ pub(crate) struct Claims {
 }
 
 impl Container {
-    /// An empty container.
     pub(crate) fn new() -> Self {
         Self::default()
     }
@@ -58,7 +57,7 @@ impl Container {
     }
 
     fn change<R>(&self, f: impl FnOnce(&mut Claims) -> R) -> R {
-        let _turn = self.writing.lock();
+        let _guard = self.writing.lock();
         // Cheap: the map shares its nodes with the clone.
         let mut claims = Claims::clone(&self.claims.load());
         let out = f(&mut claims);

@@ -10,7 +10,7 @@ use super::container::Container;
 use super::delegate::{Contributions, DelegationTarget};
 use super::director::Director;
 use super::health::{self, HealthCheck};
-use super::lifecycle::{HookContext, HookError, Lifecycle, PostStartHook, PreShutdownHook};
+use super::lifecycle::{HookContext, HookError, Lifecycle, PostStartHook, PreShutdownHook, readiness};
 use super::mux::{DynHandler, PathRecorderMux, Registration};
 use super::routes;
 use crate::request::Handler;
@@ -72,7 +72,7 @@ impl GenericServer {
     /// returns; an error ends the process.
     pub(crate) fn add_post_start_hook<F>(
         &mut self,
-        name: impl Into<String>,
+        name: &'static str,
         run: impl FnOnce(HookContext) -> F + Send + Sync + 'static,
     ) where
         F: Future<Output = Result<(), BoxError>> + Send + 'static,
@@ -137,7 +137,7 @@ impl GenericServer {
 
         self.container.replace(routes::version());
         let grace_until = (!livez_grace.is_zero()).then(|| Instant::now() + livez_grace);
-        let mut installed = health::routes(&all.health_checks, &telemetry, grace_until, &lifecycle.has_been_ready);
+        let mut installed = health::routes(&all.health_checks, &telemetry, grace_until);
         installed.push(Registration::exact(
             "/metrics",
             true,
@@ -163,7 +163,7 @@ impl GenericServer {
             handler,
             lifecycle,
             telemetry: counters,
-            health_checks: all.health_checks,
+            health_checks: all.health_checks.into(),
             post_start_hooks: all.post_start_hooks,
             pre_shutdown_hooks: all.pre_shutdown_hooks,
         }
@@ -179,7 +179,7 @@ pub(crate) struct Prepared {
     /// The metrics that the filters and health checks count in.
     pub telemetry: Telemetry,
     /// The checks of the health endpoints, for callers in the process.
-    pub health_checks: Vec<HealthCheck>,
+    pub health_checks: Arc<[HealthCheck]>,
     /// Run by [`Prepared::start_hooks`].
     pub post_start_hooks: Vec<PostStartHook>,
     /// Passed to [`Lifecycle::shut_down`].
@@ -187,9 +187,12 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
-    /// Starts all post-start hooks concurrently. The first error goes to `fatal`; the process should then
-    /// end.
+    /// Starts all post-start hooks concurrently, and what fires `has_been_ready` after them. The first error
+    /// goes to `fatal`; the process should then end.
     pub(crate) fn start_hooks(&mut self, tasks: &TaskGroup, fatal: &tokio::sync::mpsc::Sender<HookError>) {
+        let done = self.post_start_hooks.iter().map(|hook| hook.done().clone()).collect();
+        let ready = self.lifecycle.has_been_ready.clone();
+        tasks.spawn_until_stopped("readiness", readiness::follow(done, self.health_checks.clone(), ready));
         for hook in self.post_start_hooks.drain(..) {
             let cx = HookContext { tasks: tasks.clone() };
             let fatal = fatal.clone();

@@ -14,6 +14,7 @@
 //! ```
 
 mod hooks;
+pub(crate) mod readiness;
 mod wait_group;
 
 pub(crate) use hooks::{HookContext, HookError, PostStartHook, PreShutdownHook};
@@ -39,7 +40,7 @@ pub(crate) struct Lifecycle {
     pub in_flight_requests_drained: Signal,
     /// All connections are closed.
     pub http_server_stopped_listening: Signal,
-    /// `/readyz` has passed at least once.
+    /// `/readyz` would have passed at least once. [`readiness::follow`] fires it.
     pub has_been_ready: Signal,
     /// The requests that the shutdown waits for.
     pub requests: WaitGroup,

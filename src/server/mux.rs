@@ -37,7 +37,6 @@ struct Routes {
 }
 
 impl PathRecorderMux {
-    /// An empty mux.
     pub(crate) fn new() -> Self {
         Self {
             routes: ArcSwap::from_pointee(Routes {
@@ -107,7 +106,7 @@ impl PathRecorderMux {
     }
 
     fn change(&self, f: impl FnOnce(&mut Routes)) {
-        let _turn = self.writing.lock();
+        let _guard = self.writing.lock();
         // Cheap: maps and set share their nodes with the clone. Under the lock, because of two concurrent changes
         // that start from the same snapshot one would be lost.
         let mut routes = Routes::clone(&self.routes.load());

@@ -57,7 +57,16 @@ pub(crate) fn request_uri(uri: &http::Uri) -> &str {
 /// A `Status` response in a media type that the request's `headers` accept. If none is acceptable it is
 /// indented JSON.
 pub(crate) fn status(status: &Status, headers: &HeaderMap) -> Response {
-    let (content_type, body) = encode(status, headers);
+    status_as(&MEDIA, status, headers)
+}
+
+/// Like [`status`], for pages whose media types do not include protobuf.
+pub(crate) fn status_without_protobuf(status: &Status, headers: &HeaderMap) -> Response {
+    status_as(&MEDIA[..2], status, headers)
+}
+
+fn status_as(offered: &[(Media, &str)], status: &Status, headers: &HeaderMap) -> Response {
+    let (content_type, body) = encode(offered, status, headers);
     let code = StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut r = bytes(code, content_type, body);
     if status.retry_after() > 0 {
@@ -66,8 +75,8 @@ pub(crate) fn status(status: &Status, headers: &HeaderMap) -> Response {
     r
 }
 
-fn encode(status: &Status, headers: &HeaderMap) -> (HeaderValue, Vec<u8>) {
-    match negotiate(headers) {
+fn encode(offered: &[(Media, &str)], status: &Status, headers: &HeaderMap) -> (HeaderValue, Vec<u8>) {
+    match negotiate(offered, headers) {
         Some((Media::Protobuf, _)) => (HeaderValue::from_static(PROTOBUF), proto::status(status)),
         Some((Media::Yaml, _)) => (HeaderValue::from_static(YAML), yaml::to_vec(&status.to_value())),
         Some((Media::Json, false)) => (JSON, line(json::to_vec(&status.to_value()))),
@@ -86,14 +95,16 @@ enum Media {
     Protobuf,
 }
 
-/// The first clause, in order of preference, that names a supported media type without a transformation, and
+/// The media types of a `Status`, in the order in which a wildcard takes them.
+const MEDIA: [(Media, &str); 3] = [
+    (Media::Json, "application/json"),
+    (Media::Yaml, YAML),
+    (Media::Protobuf, PROTOBUF),
+];
+
+/// The first clause, in order of preference, that names an offered media type without a transformation, and
 /// whether to indent; `None` if there is none.
-fn negotiate(headers: &HeaderMap) -> Option<(Media, bool)> {
-    let all = [
-        (Media::Json, "application/json"),
-        (Media::Yaml, YAML),
-        (Media::Protobuf, PROTOBUF),
-    ];
+fn negotiate(offered: &[(Media, &str)], headers: &HeaderMap) -> Option<(Media, bool)> {
     clauses(accept_line(headers)).into_iter().find_map(|clause| {
         let streams = clause.param("stream").is_some();
         if ["as", "g", "v", "sv"].iter().any(|name| clause.param(name).is_some())
@@ -102,9 +113,9 @@ fn negotiate(headers: &HeaderMap) -> Option<(Media, bool)> {
             return None;
         }
         // YAML does not delimit events, so a clause that asks for a stream skips it.
-        let mut fitting = all.into_iter().filter(|(_, name)| clause.takes(name));
+        let mut fitting = offered.iter().filter(|(_, name)| clause.takes(name));
         let (media, _) = fitting.find(|(media, _)| !(streams && matches!(media, Media::Yaml)))?;
-        Some((media, clause.param("pretty") == Some("1") || is_browser(headers)))
+        Some((*media, clause.param("pretty") == Some("1") || is_browser(headers)))
     })
 }
 
@@ -189,7 +200,7 @@ mod tests {
     fn content_type(accept: &str) -> (Vec<u8>, Vec<u8>) {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, accept.parse().expect("a header value"));
-        let (t, body) = encode(&Status::unauthorized(), &headers);
+        let (t, body) = encode(&MEDIA, &Status::unauthorized(), &headers);
         (t.as_bytes().to_vec(), body)
     }
 
@@ -224,9 +235,27 @@ mod tests {
     }
 
     #[test]
+    fn pages_without_protobuf_refuse_it_in_indented_json() {
+        for (accept, want, indented) in [
+            (PROTOBUF, "application/json", true),
+            (
+                "application/vnd.kubernetes.protobuf, application/json;q=0.5",
+                "application/json",
+                false,
+            ),
+            ("application/vnd.kubernetes.protobuf, application/yaml", YAML, false),
+        ] {
+            let headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static(accept))]);
+            let (got, body) = encode(&MEDIA[..2], &Status::unauthorized(), &headers);
+            assert_eq!(got, want, "{accept}");
+            assert_eq!(body.starts_with(b"{\n  "), indented, "{accept}");
+        }
+    }
+
+    #[test]
     fn errors_are_indented_for_people() {
         let headers = HeaderMap::from_iter([(USER_AGENT, HeaderValue::from_static("curl/8"))]);
-        let (_, body) = encode(&Status::unauthorized(), &headers);
+        let (_, body) = encode(&MEDIA, &Status::unauthorized(), &headers);
         assert!(body.starts_with(b"{\n  ") && body.ends_with(b"}"));
     }
 }

@@ -24,7 +24,6 @@ pub(crate) struct Server {
     pub tls: Arc<TlsConfig>,
     /// Timeouts, sizes, and numbers of connections.
     pub limits: Limits,
-    /// Handles every request.
     pub handler: Arc<dyn Handler>,
     /// Metrics of the port.
     pub metrics: PortMetrics,

@@ -55,13 +55,13 @@ pub struct Budget {
 /// A reading of a budget: bytes, and counts since the process started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BudgetStats {
-    /// The total limit.
+    /// The limit for everything together.
     pub total: usize,
     /// Current objects, in the form (maybe compressed) in which they are kept.
     pub objects: usize,
     /// Event history, including past states.
     pub history: usize,
-    /// Cached encodings.
+    /// Encodings that are cached with their objects.
     pub encodings: usize,
     /// The limit that currently applies to cached encodings.
     pub encodings_limit: usize,
@@ -118,7 +118,7 @@ impl Budget {
         }
     }
 
-    /// Limits on watches.
+    /// The limits on watches that share this budget.
     pub fn watch_bounds(&self) -> WatchBounds {
         self.watches.bounds
     }
@@ -244,7 +244,6 @@ impl Share {
         &self.budget
     }
 
-    /// Limits on watches.
     pub(crate) fn watch_bounds(&self) -> WatchBounds {
         self.budget.watch_bounds()
     }

@@ -16,6 +16,7 @@ mod hub;
 mod progress;
 mod read;
 mod scope;
+mod sharded;
 mod snapshot;
 #[cfg(test)]
 mod tests;
@@ -27,6 +28,7 @@ use super::{Entry, Event, Revision};
 use arc_swap::ArcSwap;
 use history::{Bounds, History};
 use hub::Hub;
+use scope::SelectorIds;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
@@ -81,6 +83,7 @@ pub struct Cacher {
     snapshot: ArcSwap<Snapshot>,
     history: Mutex<History>,
     hub: Mutex<Hub>,
+    selectors: SelectorIds,
     stopped: AtomicBool,
     /// Bytes of history discarded so far, and the value of that at the last sweep of the watchers.
     discarded_bytes: AtomicU64,
@@ -102,6 +105,7 @@ impl Cacher {
             snapshot: ArcSwap::from_pointee(initial.state),
             history: Mutex::new(history),
             hub: Mutex::default(),
+            selectors: SelectorIds::default(),
             stopped: AtomicBool::new(false),
             discarded_bytes: AtomicU64::new(0),
             swept: AtomicU64::new(0),
@@ -123,7 +127,20 @@ impl Cacher {
         self.snapshot.load().revision
     }
 
-    /// Number of objects.
+    /// Revision of the newest applied change in a namespace, if it is later than `since`. If the history cannot
+    /// tell, that of the newest change of all.
+    pub fn last_change_in(&self, namespace: &str, since: Revision) -> Option<Revision> {
+        // The usual case takes no lock.
+        let last = Some(self.last_change()).filter(|last| *last > since)?;
+        let history = self.history.lock();
+        let Some(mut changes) = history.newest_after(since) else {
+            return Some(last);
+        };
+        let is_there = |key: &str| key.strip_prefix(namespace).is_some_and(|name| name.starts_with('/'));
+        changes.find(|e| is_there(&e.entry.key)).map(|e| e.entry.revision)
+    }
+
+    /// Number of objects in the current state.
     pub fn count(&self) -> usize {
         self.snapshot.load().len()
     }

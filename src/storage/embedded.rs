@@ -132,7 +132,6 @@ impl Drop for ClosesQueue {
     }
 }
 
-/// A served resource.
 pub(crate) struct ResourceStore {
     prefix: String,
     /// As in the [`ResourceConfig`].

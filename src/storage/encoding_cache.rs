@@ -128,7 +128,6 @@ impl Slot {
         value
     }
 
-    /// Drops all values.
     pub(super) fn clear(&self) {
         self.cache.remove(&mut self.values.lock());
     }
@@ -141,7 +140,6 @@ impl Drop for Slot {
 }
 
 impl EncodingCache {
-    /// Bytes cached.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
     }

@@ -218,9 +218,9 @@ pub enum Error {
     Failed(String),
     /// A stored value could not be decrypted (500 InternalError).
     Unreadable {
-        /// The value's key.
+        /// The key that the value is stored under.
         key: Box<str>,
-        /// Why.
+        /// The failed transformation.
         source: Arc<TransformError>,
     },
     /// An object could not be encrypted (500 InternalError).
@@ -369,13 +369,20 @@ pub trait Storage: Send + Sync + 'static {
         Revision::default()
     }
 
+    /// Revision of the newest change in a namespace that [`last_change`](Self::last_change) counts and that is later
+    /// than `since`; `None` if there is none. It may be that of a later change elsewhere, if the backend does not know
+    /// the keys of all of them.
+    fn last_change_in(&self, _namespace: &str, since: Revision) -> Option<Revision> {
+        Some(self.last_change()).filter(|last| *last > since)
+    }
+
     /// Returns the revision of the object at `key` without waiting, from a state that includes every change
     /// this process has acknowledged. `None` if there is no such object or the cache lags behind.
     fn peek_revision(&self, _key: &str) -> Option<Revision> {
         None
     }
 
-    /// Number of objects.
+    /// Number of objects of the resource, for metrics and estimates.
     fn count(&self) -> usize;
 
     /// Size in bytes of the object at `key`, without waiting; 0 if it is absent or its size is unknown. Used

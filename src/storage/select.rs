@@ -5,6 +5,7 @@
 
 use super::entry::Entry;
 use crate::apimachinery::value::Str;
+use std::hash::Hasher;
 use std::sync::Arc;
 
 /// Steps that a watch may spend per poll: about 200 µs.
@@ -52,6 +53,13 @@ pub trait Select: Send + Sync {
     /// Extracts those fields now.
     fn prepare(&self, entry: &Entry) {
         let _ = entry;
+    }
+
+    /// Writes to the hasher what the filter selects, so that filters which write the same select the same
+    /// entries and one can be evaluated in place of the other. False if the filter cannot tell.
+    fn identify(&self, hasher: &mut dyn Hasher) -> bool {
+        let _ = hasher;
+        false
     }
 }
 

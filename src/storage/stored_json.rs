@@ -22,7 +22,6 @@ const COMPRESSED_FROM: usize = 4 << 10;
 pub(crate) struct StoredJson(Form);
 
 impl Default for StoredJson {
-    /// No bytes.
     fn default() -> Self {
         Bytes::new().into()
     }

@@ -7,10 +7,10 @@ use crate::apimachinery::gvk::GroupVersion;
 /// Why stored bytes cannot be served as an object.
 #[derive(Debug, thiserror::Error)]
 pub enum Undecodable {
-    /// Not valid JSON.
+    /// JSON that does not parse.
     #[error(transparent)]
     Json(#[from] json::Error),
-    /// Not valid YAML.
+    /// YAML that does not parse.
     #[error(transparent)]
     Yaml(#[from] yaml::Error),
     /// Their protobuf envelope is damaged.
@@ -34,9 +34,9 @@ pub enum Undecodable {
         version: String,
         /// Its `kind`.
         found: String,
-        /// The resource's version.
+        /// The group and version of the resource that was read.
         to: GroupVersion,
-        /// The resource's kind.
+        /// The kind of the resource that was read.
         kind: String,
     },
     /// They have no metadata.

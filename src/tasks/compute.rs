@@ -14,24 +14,27 @@
 //! occupied before the work starts.
 
 mod bodies;
+mod config;
 mod current;
 mod movable;
 mod queue;
 mod runnable;
+mod spawned;
 mod worker;
 
 pub(crate) use bodies::{Reservation, account_for, account_for_part};
+pub(crate) use config::Config;
 pub(crate) use current::{Current, Within, continue_job, current, offload};
 pub(crate) use movable::{
     MEMORY_PER_STORED_BYTE, is_heavy, is_large, leave_reactor, leave_reactor_to_decode, leave_reactor_to_list,
     leave_reactor_with, movable,
 };
 pub(crate) use runnable::{HeldBackFlows, RunnableJobs};
+pub(crate) use spawned::Spawned;
 #[cfg(debug_assertions)]
 pub(crate) use worker::thread_cpu_time;
 
 use crate::apimachinery::status::{self, Status};
-use crate::interrupt::Interrupted;
 use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::telemetry::compute::ComputeMetrics;
 use crate::telemetry::{request_parts, spans};
@@ -40,56 +43,14 @@ use bodies::Bodies;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use queue::FairQueue;
+use spawned::outcome;
 use std::collections::HashMap;
 use std::future::Future;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::io;
-use std::panic::{AssertUnwindSafe, resume_unwind};
-use std::pin::Pin;
+use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
-use std::task::{Context, Poll, ready};
-use std::time::Duration;
-
-/// Size and limits of the pool.
-#[derive(Clone, Debug)]
-pub(crate) struct Config {
-    /// Number of threads. At least two, so that one long job cannot block the pool.
-    pub threads: usize,
-    /// Maximum number of unfinished jobs; more are refused.
-    pub jobs: usize,
-    /// Maximum number of unfinished jobs per flow.
-    pub jobs_per_flow: usize,
-    /// Total memory in bytes of started jobs, as estimated by their callers.
-    pub memory_bytes: usize,
-    /// Total bytes of request bodies that wait for a job or are being processed; small bodies do not count.
-    pub body_bytes: usize,
-    /// The same per flow.
-    pub body_bytes_per_flow: usize,
-    /// Maximum CPU time of one poll. When it is exceeded, the job is stopped at its next checkpoint.
-    pub longest_poll: Duration,
-    /// Called by a thread of the pool that has had nothing to do for a second after its last job. `main`
-    /// returns the allocator's free memory to the system there: the allocator itself does so only on later
-    /// allocations.
-    pub on_idle: Option<fn()>,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
-        Self {
-            threads: cores.clamp(2, 32),
-            jobs: 4096,
-            jobs_per_flow: 1024,
-            memory_bytes: 48 << 20,
-            body_bytes: 256 << 20,
-            body_bytes_per_flow: 64 << 20,
-            // A debug build is about twenty times slower than a release build.
-            longest_poll: Duration::from_secs(if cfg!(debug_assertions) { 30 } else { 3 }),
-            on_idle: None,
-        }
-    }
-}
 
 /// The owner of a job. CPU time is shared fairly between flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -297,10 +258,7 @@ impl ComputePool {
     }
 
     fn spawned<T>(&self, task: FallibleTask<T, Arc<Job>>) -> Spawned<T> {
-        Spawned {
-            task: Some(task),
-            metrics: self.0.shared.metrics.clone(),
-        }
+        Spawned::new(task, self.0.shared.metrics.clone())
     }
 
     fn lease(&self, flow: Flow, memory: usize) -> Arc<Lease> {
@@ -354,52 +312,6 @@ impl ComputePool {
         runnable.schedule();
         // Fallible: a task that is cancelled yields `None` instead of panicking.
         Ok((job, task.fallible()))
-    }
-}
-
-type Caught<T> = std::thread::Result<Option<T>>;
-
-fn outcome<T>(caught: Caught<T>, metrics: &ComputeMetrics) -> Result<T, Error> {
-    match caught {
-        Ok(Some(done)) => Ok(done),
-        Ok(None) => Err(Error::Interrupted),
-        // An interruption unwinds with its own payload.
-        Err(payload) if payload.is::<Interrupted>() => {
-            metrics.interrupted();
-            Err(Error::Interrupted)
-        }
-        Err(panic) => resume_unwind(panic),
-    }
-}
-
-/// Work that continues when this is dropped. Awaiting it returns the result.
-///
-/// # Cancel safety
-/// Dropping it discards only the result.
-pub(crate) struct Spawned<T> {
-    task: Option<FallibleTask<T, Arc<Job>>>,
-    metrics: ComputeMetrics,
-}
-
-impl<T> Future for Spawned<T> {
-    type Output = Result<T, Error>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Some(task) = &mut self.task else {
-            return Poll::Ready(Err(Error::Interrupted));
-        };
-        let caught = ready!(AssertUnwindSafe(task).catch_unwind().poll_unpin(cx));
-        self.task = None;
-        Poll::Ready(outcome(caught, &self.metrics))
-    }
-}
-
-impl<T> Drop for Spawned<T> {
-    fn drop(&mut self) {
-        if let Some(task) = self.task.take() {
-            // Dropping a task would cancel it.
-            task.detach();
-        }
     }
 }
 

@@ -48,7 +48,6 @@ impl AdmissionPolicyMetrics {
         }
     }
 
-    /// Records an evaluation.
     pub(crate) fn checked(&self, of: PolicyLabels<'_>, took: Duration) {
         let labels = [of.policy, of.binding, of.error_type, of.action];
         self.checks.with_label_values(&labels).inc();
@@ -84,7 +83,6 @@ impl MutatingPolicyMetrics {
         }
     }
 
-    /// Records a mutation.
     pub(crate) fn checked(&self, policy: &str, binding: &str, error_type: &'static str, took: Duration) {
         let labels = [policy, binding, error_type];
         self.checks.with_label_values(&labels).inc();

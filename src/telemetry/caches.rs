@@ -27,7 +27,6 @@ pub(crate) struct CacheReading {
     pub received: u64,
     /// Events dispatched to watchers.
     pub dispatched: u64,
-    /// Open watches.
     pub watchers: u64,
     /// Watches ended because their reader was too slow.
     pub terminated: u64,

@@ -26,7 +26,7 @@ pub struct ComputeMetrics {
 }
 
 impl ComputeMetrics {
-    /// Registers the families.
+    /// Registers the families of the pool, of body memory and of reactor stalls.
     pub fn new(r: &Registry) -> Self {
         let gauge = |name, help| int_gauges(r, name, help, &[]).with_label_values::<&str>(&[]);
         let histogram =

@@ -7,9 +7,9 @@ use std::time::Instant;
 /// Handles of one work queue.
 #[derive(Clone)]
 pub struct QueueMetrics {
-    /// Items waiting.
+    /// Items that wait to be handed out.
     pub depth: IntGauge,
-    /// Items added.
+    /// Items added to the queue since the start.
     pub adds: IntCounter,
     /// Items added again after a failure.
     pub retries: IntCounter,

@@ -34,7 +34,6 @@ pub(crate) enum Part {
     Decode,
     /// Making a table or partial metadata; includes encoding where rows are written without a tree.
     Transform,
-    /// Encoding the response.
     Serialize,
     /// Waiting until the connection has taken the pieces of a streamed response.
     Write,

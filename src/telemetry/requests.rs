@@ -56,9 +56,9 @@ pub struct Labels<'a> {
     pub verb: &'static str,
     /// `All` for dry runs, else empty.
     pub dry_run: &'static str,
-    /// API group.
+    /// API group; empty for core and for non-resource requests.
     pub group: &'a str,
-    /// API version.
+    /// API version; empty for non-resource requests.
     pub version: &'a str,
     /// Plural name of the resource.
     pub resource: &'a str,

@@ -104,11 +104,11 @@ pub enum Operation {
     List,
     /// Reads the keys of a range.
     ListOnlyKeys,
-    /// Creates an object.
+    /// Writes an object whose key must not exist.
     Create,
-    /// Updates an object.
+    /// Replaces an object at a known revision.
     Update,
-    /// Deletes an object.
+    /// Deletes an object at a known revision.
     Delete,
 }
 

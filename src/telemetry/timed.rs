@@ -93,7 +93,6 @@ struct Inner {
 struct FamilyCollector(Arc<Inner>);
 
 impl TimedFamily {
-    /// Registers a family.
     pub(crate) fn register(r: &prometheus::Registry, name: &str, help: &str, labels: &[&str]) -> Self {
         let labels = labels.iter().map(|l| (*l).to_owned()).collect();
         let desc = Desc::new(name.to_owned(), help.to_owned(), labels, Default::default()).expect(VALID);

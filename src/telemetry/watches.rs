@@ -37,7 +37,7 @@ impl WatchFamilies {
 /// Counters of watches of one resource.
 #[derive(Clone)]
 pub struct WatchMetrics {
-    /// Events sent.
+    /// Events sent after the initial state.
     pub sent: IntCounter,
     /// Objects sent as initial state.
     pub initial: IntCounter,

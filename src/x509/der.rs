@@ -16,7 +16,6 @@ pub(crate) const SET: u8 = 0x31;
 pub(crate) struct Element<'a> {
     /// Class, constructed bit and number in one byte.
     pub tag: u8,
-    /// The content.
     pub body: &'a [u8],
     /// The encoded element, including tag and length.
     pub whole: &'a [u8],

@@ -1,7 +1,7 @@
 //! The identity of the gateway towards webhooks: the users of a kubeconfig, and the loopback user for a
 //! webhook that is an aggregated API behind the gateway's own Service.
 
-use crate::world::{CONFIGMAPS, Kind, World, configmap, with};
+use crate::world::{CONFIGMAPS, ConfigurationKind, World, configmap, with};
 use std::time::{Duration, Instant};
 use torana::apimachinery::value::Value;
 use torana::json;
@@ -24,7 +24,10 @@ async fn the_gateway_authenticates_with_the_kubeconfig_of_the_configuration_file
     })
     .await;
     // Each plugin has an identity of its own.
-    for (kind, authorization) in [(Kind::Validating, "Bearer webhook-token"), (Kind::Mutating, "")] {
+    for (kind, authorization) in [
+        (ConfigurationKind::Validating, "Bearer webhook-token"),
+        (ConfigurationKind::Mutating, ""),
+    ] {
         w.configure(kind, "any", vec![w.hook("any.example.com", "allow")]).await;
         let made = w
             .create(CONFIGMAPS, &configmap(&format!("{kind:?}").to_lowercase()))
@@ -67,7 +70,7 @@ async fn a_webhook_behind_the_gateways_own_service_is_called_as_the_loopback_use
     }
     let own = json!({"service": {"namespace": "default", "name": "kubernetes", "path": "/apis/admission.example.com/v1/reviews"}});
     let hook = with(w.hook("own.example.com", ""), "clientConfig", own);
-    w.configure(Kind::Validating, "own", vec![hook]).await;
+    w.configure(ConfigurationKind::Validating, "own", vec![hook]).await;
     let refused = w.create(CONFIGMAPS, &configmap("refused")).await;
     assert_eq!(refused.code, 418, "{refused:?}");
     assert_eq!(

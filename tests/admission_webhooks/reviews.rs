@@ -1,6 +1,6 @@
 //! The content of reviews for each kind of write.
 
-use crate::world::{CONFIGMAPS, Kind, World, configmap, with};
+use crate::world::{CONFIGMAPS, ConfigurationKind, World, configmap, with};
 use torana::apimachinery::value::Value;
 use torana::json;
 
@@ -25,7 +25,7 @@ impl World {
             {"apiGroups": [""], "apiVersions": ["*"], "operations": ["*"], "resources": ["configmaps", "pods/*"]}]);
         let hook = with(self.hook("sees.example.com", "allow"), "rules", rules);
         let hook = with(hook, "admissionReviewVersions", Value::from(vec![Value::from(version)]));
-        self.configure(Kind::Validating, "sees", vec![hook]).await;
+        self.configure(ConfigurationKind::Validating, "sees", vec![hook]).await;
     }
 }
 
@@ -127,7 +127,7 @@ async fn reviews_describe_the_operation_and_its_object() {
                 assert_eq!(request.get(key), original, "{review:?}");
             }
         }
-        w.remove(Kind::Validating, "sees").await;
+        w.remove(ConfigurationKind::Validating, "sees").await;
         let gone = w.send("DELETE", &format!("{DEPLOYMENTS}/d"), &Value::Null).await;
         assert_eq!(gone.code, 200, "{gone:?}");
     }
@@ -150,9 +150,9 @@ async fn the_audit_log_breaks_down_the_latency_of_a_slow_write() {
     })
     .await;
     let hangs = with(w.hook("hangs.example.com", "hang"), "failurePolicy", "Ignore");
-    w.configure(Kind::Validating, "hangs", vec![hangs]).await;
+    w.configure(ConfigurationKind::Validating, "hangs", vec![hangs]).await;
     let patches = w.hook("patches.example.com", "append/x");
-    w.configure(Kind::Mutating, "patches", vec![patches]).await;
+    w.configure(ConfigurationKind::Mutating, "patches", vec![patches]).await;
     let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
     let made = w.send_accepting(table, "POST", CONFIGMAPS, &configmap("slow")).await;
     assert_eq!(made.code, 201, "{made:?}");

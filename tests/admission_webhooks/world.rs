@@ -22,7 +22,7 @@ pub(crate) struct World {
 }
 
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct GatewayResponse {
     pub code: u16,
     pub body: Value,
     pub warnings: Vec<String>,
@@ -68,11 +68,11 @@ impl World {
         world
     }
 
-    pub(crate) async fn send(&self, method: &str, path: &str, body: &Value) -> Answer {
+    pub(crate) async fn send(&self, method: &str, path: &str, body: &Value) -> GatewayResponse {
         self.send_accepting("application/json", method, path, body).await
     }
 
-    pub(crate) async fn send_accepting(&self, accept: &str, method: &str, path: &str, body: &Value) -> Answer {
+    pub(crate) async fn send_accepting(&self, accept: &str, method: &str, path: &str, body: &Value) -> GatewayResponse {
         let media = if method == "PATCH" {
             "application/merge-patch+json"
         } else {
@@ -96,18 +96,18 @@ impl World {
         let warnings = warnings.map(|w| w.to_str().unwrap().to_owned()).collect();
         let code = response.status().as_u16();
         let body = response.into_body().collect(1 << 20).await.unwrap();
-        Answer {
+        GatewayResponse {
             code,
             body: json::decode(&body).unwrap_or_default(),
             warnings,
         }
     }
 
-    pub(crate) async fn get(&self, path: &str) -> Answer {
+    pub(crate) async fn get(&self, path: &str) -> GatewayResponse {
         self.send("GET", path, &Value::Null).await
     }
 
-    pub(crate) async fn create(&self, path: &str, object: &Value) -> Answer {
+    pub(crate) async fn create(&self, path: &str, object: &Value) -> GatewayResponse {
         self.send("POST", path, object).await
     }
 
@@ -121,13 +121,13 @@ impl World {
             "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}]})
     }
 
-    pub(crate) async fn configure(&self, kind: Kind, name: &str, hooks: Vec<Value>) {
+    pub(crate) async fn configure(&self, kind: ConfigurationKind, name: &str, hooks: Vec<Value>) {
         let configuration = json!({"metadata": {"name": name}, "webhooks": (Value::from(hooks))});
         let created = self.create(&kind.path(), &configuration).await;
         assert_eq!(created.code, 201, "{created:?}");
     }
 
-    pub(crate) async fn remove(&self, kind: Kind, name: &str) {
+    pub(crate) async fn remove(&self, kind: ConfigurationKind, name: &str) {
         let removed = self
             .send("DELETE", &format!("{}/{name}", kind.path()), &Value::Null)
             .await;
@@ -136,12 +136,12 @@ impl World {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum ConfigurationKind {
     Mutating,
     Validating,
 }
 
-impl Kind {
+impl ConfigurationKind {
     pub(crate) fn path(self) -> String {
         let plural = match self {
             Self::Mutating => "mutatingwebhookconfigurations",

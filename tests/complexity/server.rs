@@ -36,14 +36,13 @@ pub(crate) struct Call {
     pub body: Bytes,
 }
 
-/// A response.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct GatewayResponse {
     pub code: u16,
     pub body: Bytes,
 }
 
-impl Answer {
+impl GatewayResponse {
     /// The body as an object, or null if it is not JSON.
     pub(crate) fn json(&self) -> Value {
         json::decode(&self.body).unwrap_or_default()
@@ -144,21 +143,21 @@ impl Server {
     }
 
     /// Creates an object as the administrator.
-    pub(crate) fn create(&self, resource: &Resource, object: &Value) -> Answer {
+    pub(crate) fn create(&self, resource: &Resource, object: &Value) -> GatewayResponse {
         let path = resource.collection();
         self.send_as(ADMIN, &call("POST", path, json::to_vec(object)))
     }
 
-    pub(crate) fn get(&self, path: &str) -> Answer {
+    pub(crate) fn get(&self, path: &str) -> GatewayResponse {
         self.send(&call("GET", path.to_owned(), Vec::new()))
     }
 
     /// Sends a request as an ordinary user and reads the whole response.
-    pub(crate) fn send(&self, call: &Call) -> Answer {
+    pub(crate) fn send(&self, call: &Call) -> GatewayResponse {
         self.send_as(CALLER, call)
     }
 
-    fn send_as(&self, token: &str, call: &Call) -> Answer {
+    fn send_as(&self, token: &str, call: &Call) -> GatewayResponse {
         let mut req = Request::new(Body::full(call.body.clone()));
         *req.method_mut() = call.method.parse().expect("a method");
         *req.uri_mut() = call.path.parse().expect("a path");
@@ -180,7 +179,7 @@ impl Server {
             (head.status.as_u16(), body)
         }));
         let (code, body) = answer.expect("no request panics");
-        Answer { code, body }
+        GatewayResponse { code, body }
     }
 }
 

@@ -4,7 +4,7 @@ use crate::catalogue::{Resource, Subresource};
 use crate::growth_check::Sample;
 use crate::make::reach;
 use crate::meter;
-use crate::server::{Answer, Call, NAMESPACE, Server, call};
+use crate::server::{Call, GatewayResponse, NAMESPACE, Server, call};
 use crate::sites::Site;
 use std::cell::Cell;
 use torana::api::{TypeDef, protobuf};
@@ -378,7 +378,7 @@ impl Target<'_> {
 
     fn timed(&self, call: &Call) -> Sample {
         let (cost, answer) = meter::measure(|| self.server.send(call));
-        let Answer { code, .. } = answer;
+        let GatewayResponse { code, .. } = answer;
         Sample {
             cost,
             sent: call.body.len(),

@@ -152,7 +152,7 @@ async fn follow(
             }
             let item = tokio::select! {
                 item = w.next() => item,
-                told = end.changed() => match told {
+                changed = end.changed() => match changed {
                     Ok(()) => continue,
                     Err(_) => return,
                 },
@@ -243,13 +243,13 @@ fn counters_on_etcd_survive_member_and_network_faults() {
     };
     block_on(async {
         let mut etcd = Etcd::start_apart(3);
-        let ways: Vec<Vec<Forwarder>> = (0..2)
+        let links: Vec<Vec<Forwarder>> = (0..2)
             .map(|_| (0..3).map(|i| Forwarder::before(etcd.port(i))).collect())
             .collect();
         let mut gateways = Vec::new();
-        for ways in &ways {
+        for links in &links {
             let access = Access {
-                servers: ways.iter().map(Forwarder::url).collect(),
+                servers: links.iter().map(Forwarder::url).collect(),
                 ..Access::default()
             };
             gateways.push(Cluster::connect(&access, etcd::Options::default()).await.unwrap());
@@ -286,17 +286,17 @@ fn counters_on_etcd_survive_member_and_network_faults() {
                     etcd.heal();
                 }
                 Fault::Cut => {
-                    let way = &ways[choose(2)][choose(3)];
-                    way.cut();
+                    let link = &links[choose(2)][choose(3)];
+                    link.cut();
                     Board::more(&board.acknowledged, 40).await;
-                    way.heal();
+                    link.heal();
                 }
                 Fault::CutAll => {
-                    let ways = &ways[choose(2)];
-                    ways.iter().for_each(Forwarder::cut);
+                    let links = &links[choose(2)];
+                    links.iter().for_each(Forwarder::cut);
                     Board::more(&board.refused, 1).await;
                     Board::more(&board.acknowledged, 40).await;
-                    ways.iter().for_each(Forwarder::heal);
+                    links.iter().for_each(Forwarder::heal);
                 }
             }
         }

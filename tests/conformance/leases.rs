@@ -29,8 +29,8 @@ async fn put(s: &Arc<dyn Storage>, key: &str, ttl: u64) {
 
 /// The ids of all leases in etcd.
 fn leases(etcd: &Etcd) -> Vec<String> {
-    let told = etcd.ctl(&["lease", "list"]);
-    told.lines().skip(1).map(|l| l.trim().to_owned()).collect()
+    let output = etcd.ctl(&["lease", "list"]);
+    output.lines().skip(1).map(|l| l.trim().to_owned()).collect()
 }
 
 #[test]

@@ -17,19 +17,19 @@ const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A gateway whose connections to members can be cut.
 struct Gateway {
-    ways: Vec<Forwarder>,
+    links: Vec<Forwarder>,
     cluster: Arc<Cluster>,
 }
 
 impl Gateway {
     async fn connect(etcd: &Etcd, members: &[usize]) -> Self {
-        let ways: Vec<_> = members.iter().map(|i| Forwarder::before(etcd.port(*i))).collect();
+        let links: Vec<_> = members.iter().map(|i| Forwarder::before(etcd.port(*i))).collect();
         let access = Access {
-            servers: ways.iter().map(Forwarder::url).collect(),
+            servers: links.iter().map(Forwarder::url).collect(),
             ..Access::default()
         };
         let cluster = Cluster::connect(&access, etcd::Options::default()).await.unwrap();
-        Self { ways, cluster }
+        Self { links, cluster }
     }
 
     fn store(&self) -> Arc<dyn Storage> {
@@ -74,7 +74,7 @@ fn a_gateway_partitioned_from_a_member_uses_another() {
         let start = insist(s, "ns/first", "0").await;
         let mut written = Vec::new();
         for round in 0..3 {
-            cut.ways[round].cut();
+            cut.links[round].cut();
             for i in 0..4 {
                 let key = format!("ns/{round}-{i}");
                 let writer = if i % 2 == 0 { s } else { t };
@@ -92,7 +92,7 @@ fn a_gateway_partitioned_from_a_member_uses_another() {
             let last = written.last().unwrap().1;
             // The connection is still cut.
             assert_eq!(history(s.clone(), start, last).await, written);
-            cut.ways[round].heal();
+            cut.links[round].heal();
         }
         let last = written.last().unwrap().1;
         assert_eq!(history(t.clone(), start, last).await, written);
@@ -110,11 +110,11 @@ fn a_silent_member_is_abandoned_without_local_writes() {
         let mut w = s.watch(from_now()).await.unwrap();
         // Cutting each pair of the three members covers whichever member the watch uses.
         for (a, b) in [(0, 1), (1, 2), (0, 2)] {
-            [a, b].iter().for_each(|i| cut.ways[*i].cut());
+            [a, b].iter().for_each(|i| cut.links[*i].cut());
             let made = create(t, &format!("ns/{a}{b}"), "1").await;
             let event = tokio::time::timeout(DEADLINE, next(&mut w)).await;
             assert_eq!(event.unwrap(), format!("ADDED ns/{a}{b}@{}", made.revision.0));
-            [a, b].iter().for_each(|i| cut.ways[*i].heal());
+            [a, b].iter().for_each(|i| cut.links[*i].heal());
         }
     });
 }
@@ -128,7 +128,7 @@ fn missed_events_arrive_in_order_over_several_messages() {
         let two = Two::on(1).await;
         let (cut, s, t) = (&two.cut, &two.s, &two.t);
         let start = insist(s, "ns/first", "0").await;
-        cut.ways[0].cut();
+        cut.links[0].cut();
         // More than fits into one message of etcd.
         let large = "x".repeat(300_000);
         let mut written = Vec::new();
@@ -136,7 +136,7 @@ fn missed_events_arrive_in_order_over_several_messages() {
             let key = format!("ns/{i:02}");
             written.push((key.clone(), create(t, &key, &large).await.revision, false));
         }
-        cut.ways[0].heal();
+        cut.links[0].heal();
         let last = written.last().unwrap().1;
         assert_eq!(history(s.clone(), start, last).await, written);
     });
@@ -153,14 +153,14 @@ fn compaction_during_a_partition_ends_watches_and_reloads() {
         let start = insist(s, "ns/a", "0").await;
         let gone = create(s, "ns/gone", "0").await;
         let mut w = s.watch(from_now()).await.unwrap();
-        cut.ways[0].sever();
+        cut.links[0].sever();
         t.delete("ns/gone", gone.revision).await.unwrap();
         let mut last = start;
         for i in 1..=20 {
             last = insist(t, "ns/a", &i.to_string()).await;
         }
         two.etcd.ctl(&["compact", &last.0.to_string()]);
-        cut.ways[0].heal();
+        cut.links[0].heal();
         // The missed events are compacted, so the watch must end instead of skipping them.
         let ended = tokio::time::timeout(DEADLINE, next(&mut w)).await;
         assert_eq!(ended.unwrap(), "ended");

@@ -10,9 +10,9 @@ const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 fn post(g: &Gateway, name: &str, query: &str) -> Result<String, String> {
     let body = format!(r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"{name}"}}}}"#);
     let path = format!("{MAPS}{query}");
-    let told = g.curl(&["-X", "POST", "-H", "Content-Type: application/json", "-d", &body, &path]);
+    let response = g.curl(&["-X", "POST", "-H", "Content-Type: application/json", "-d", &body, &path]);
     // Some errors are pretty-printed, because the server recognises curl's user agent.
-    told.map_err(|told| told.replace("\": ", "\":"))
+    response.map_err(|error| error.replace("\": ", "\":"))
 }
 
 #[test]
@@ -21,34 +21,34 @@ fn without_etcd_a_gateway_fails_fast_serves_its_cache_and_recovers() {
         return;
     }
     let etcd = Etcd::start(1);
-    let way = Forwarder::before(etcd.port(0));
+    let link = Forwarder::before(etcd.port(0));
     let dir = tempfile::tempdir().unwrap();
-    let g = Gateway::start_with(dir.path(), &[&format!("--etcd-servers={}", way.url())]);
+    let g = Gateway::start_with(dir.path(), &[&format!("--etcd-servers={}", link.url())]);
     post(&g, "before", "").unwrap();
 
-    way.cut();
+    link.cut();
     let since = Instant::now();
-    let told = post(&g, "lost", "?timeout=2s").unwrap_err();
+    let error = post(&g, "lost", "?timeout=2s").unwrap_err();
     let took = since.elapsed();
     // Fails before an etcd call would time out.
     assert!(took < Duration::from_secs(10), "{took:?}");
     assert!(
-        told.contains(r#""code":504"#) && told.contains(r#""reason":"Timeout""#),
-        "{told}"
+        error.contains(r#""code":504"#) && error.contains(r#""reason":"Timeout""#),
+        "{error}"
     );
 
     let since = Instant::now();
-    let told = post(&g, "lost", "").unwrap_err();
+    let error = post(&g, "lost", "").unwrap_err();
     let took = since.elapsed();
     assert!(took < Duration::from_secs(45), "{took:?}");
     assert!(
-        told.contains(r#""code":500"#) && told.contains("etcdserver: request timed out"),
-        "{told}"
+        error.contains(r#""code":500"#) && error.contains("etcdserver: request timed out"),
+        "{error}"
     );
-    let told = g.curl(&[&format!("{MAPS}/before")]).unwrap_err();
+    let error = g.curl(&[&format!("{MAPS}/before")]).unwrap_err();
     assert!(
-        told.contains(r#""code": 500"#) && told.contains("etcdserver: request timed out"),
-        "{told}"
+        error.contains(r#""code": 500"#) && error.contains("etcdserver: request timed out"),
+        "{error}"
     );
 
     let any = g.curl(&[&format!("{MAPS}?resourceVersion=0")]).unwrap();
@@ -58,11 +58,11 @@ fn without_etcd_a_gateway_fails_fast_serves_its_cache_and_recovers() {
         ("/livez/etcd", "etcd"),
         ("/readyz/etcd-readiness", "etcd"),
     ] {
-        let told = g.curl(&[path]).unwrap_err();
-        assert!(told.contains(check), "{path}: {told}");
+        let error = g.curl(&[path]).unwrap_err();
+        assert!(error.contains(check), "{path}: {error}");
     }
 
-    way.heal();
+    link.heal();
     wait_for("it recovers", || g.curl(&["/readyz"]).is_ok());
     post(&g, "after", "").unwrap();
     let all = g.curl(&[MAPS]).unwrap();

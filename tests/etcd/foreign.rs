@@ -147,21 +147,23 @@ fn an_invalid_value_fails_only_its_resource_until_removed() {
     // As upstream: a page is read from etcd and fails with the reason; the cache is unavailable until the
     // value can be read.
     wait_for("a page of the list fails", || {
-        let told = g.curl(&[&format!("{maps}?limit=500")]);
-        told.is_err_and(|told| told.contains(r#""code": 500"#) && told.contains(&named))
+        let response = g.curl(&[&format!("{maps}?limit=500")]);
+        response.is_err_and(|error| error.contains(r#""code": 500"#) && error.contains(&named))
     });
     wait_for("a list without a limit fails", || {
-        let told = g.curl(&[&format!("{maps}?resourceVersion=0")]);
-        told.is_err_and(|told| {
-            told.contains(r#""code": 429"#) && told.contains("storage is (re)initializing: ") && told.contains(&named)
+        let response = g.curl(&[&format!("{maps}?resourceVersion=0")]);
+        response.is_err_and(|error| {
+            error.contains(r#""code": 429"#)
+                && error.contains("storage is (re)initializing: ")
+                && error.contains(&named)
         })
     });
-    let told = g.curl(&[&format!("{maps}/bad")]).unwrap_err();
-    assert!(told.contains(r#""code": 500"#) && told.contains(&named), "{told}");
-    let told = g.kubectl_fails(&["delete", "configmap", "bad"], None);
+    let error = g.curl(&[&format!("{maps}/bad")]).unwrap_err();
+    assert!(error.contains(r#""code": 500"#) && error.contains(&named), "{error}");
+    let error = g.kubectl_fails(&["delete", "configmap", "bad"], None);
     assert!(
-        told.contains("unable to decode"),
-        "as upstream, it cannot be deleted either: {told}"
+        error.contains("unable to decode"),
+        "as upstream, it cannot be deleted either: {error}"
     );
     g.curl(&[&format!("{maps}/good")]).expect("others are read from etcd");
     g.curl(&["/api/v1/namespaces/default/secrets"])
@@ -178,7 +180,7 @@ fn an_invalid_value_fails_only_its_resource_until_removed() {
         br#"{"apiVersion": "v9", "kind": "ConfigMap", "metadata": {"name": "bad"}}"#,
     );
     wait_for("a page of the list fails", || {
-        let told = g.curl(&[&format!("{maps}?limit=500")]);
-        told.is_err_and(|told| told.contains(r#"no kind \"ConfigMap\" is registered for version \"v9\""#))
+        let response = g.curl(&[&format!("{maps}?limit=500")]);
+        response.is_err_and(|error| error.contains(r#"no kind \"ConfigMap\" is registered for version \"v9\""#))
     });
 }

@@ -115,14 +115,14 @@ fn the_start_waits_for_a_cluster_that_comes_up_later() {
         return;
     }
     let etcd = Etcd::start(1);
-    let way = Forwarder::before(etcd.port(0));
-    way.cut();
+    let link = Forwarder::before(etcd.port(0));
+    link.cut();
     let dir = tempfile::tempdir().unwrap();
-    let process = serve(dir.path(), &[format!("--etcd-servers={}", way.url())]);
+    let process = serve(dir.path(), &[format!("--etcd-servers={}", link.url())]);
     wait_for("it says that it waits", || {
         process.log().contains("etcd does not answer")
     });
-    way.heal();
+    link.heal();
     let kubeconfig = dir.path().join("data/admin.kubeconfig");
     wait_for("it serves", || kubeconfig.exists());
 }

@@ -175,8 +175,8 @@ fn a_round_trip_through_etcd_preserves_objects_in_current_versions() {
         "{again}"
     );
     let of = |data: &str| -> Vec<String> {
-        let told = store(at, &["stats", &format!("--data-dir={data}")]).unwrap();
-        let lines = told
+        let output = store(at, &["stats", &format!("--data-dir={data}")]).unwrap();
+        let lines = output
             .lines()
             // Claimed node ports are not objects of a resource; a start finds them in the Services.
             .filter(|l| l.contains(" objects ") && !l.contains("ipaddresses") && !l.contains("  ranges "));

@@ -5,7 +5,7 @@ use crate::frames;
 use crate::prober::Prober;
 use crate::scale::Scale;
 use crate::stage::Stage;
-use crate::wire::{self, Answer, Request, Tls};
+use crate::wire::{self, GatewayResponse, Request, Tls};
 use std::io;
 use std::net::{Ipv4Addr, TcpStream};
 use std::time::{Duration, Instant};
@@ -35,12 +35,12 @@ impl Scene<'_> {
     }
 
     /// Sends one request over a new connection. A missing response is recorded as a problem.
-    pub(crate) fn send(&mut self, request: &Request) -> Option<Answer> {
+    pub(crate) fn send(&mut self, request: &Request) -> Option<GatewayResponse> {
         self.send_all(std::slice::from_ref(request)).pop().flatten()
     }
 
     /// Sends all requests concurrently, each over a new connection.
-    pub(crate) fn send_all(&mut self, requests: &[Request]) -> Vec<Option<Answer>> {
+    pub(crate) fn send_all(&mut self, requests: &[Request]) -> Vec<Option<GatewayResponse>> {
         let bodies: u64 = requests.iter().map(|r| r.body.len() as u64).sum();
         self.in_flight = self.in_flight.max(bodies);
         let mut open = Vec::new();
@@ -66,7 +66,7 @@ impl Scene<'_> {
     }
 
     /// Sends the requests one after the other over one connection, until it closes.
-    pub(crate) fn send_in_sequence(&mut self, requests: &[Request]) -> Vec<Answer> {
+    pub(crate) fn send_in_sequence(&mut self, requests: &[Request]) -> Vec<GatewayResponse> {
         let mut answers = Vec::new();
         let Some(mut io) = self.connect() else { return answers };
         for request in requests {
@@ -87,7 +87,7 @@ impl Scene<'_> {
     }
 
     /// Reads and records the response to a request on `io`.
-    pub(crate) fn answered(&mut self, io: &mut Tls, sent: Instant) -> Option<Answer> {
+    pub(crate) fn answered(&mut self, io: &mut Tls, sent: Instant) -> Option<GatewayResponse> {
         match wire::answer(io, self.scale.answer) {
             Ok(answer) => {
                 self.slowest = self.slowest.max(sent.elapsed());
@@ -158,7 +158,7 @@ impl Scene<'_> {
 
     /// Sends raw bytes over TLS. The content of the response does not matter, only that one arrives or the
     /// connection ends.
-    pub(crate) fn send_raw(&mut self, bytes: &[u8]) -> Option<Answer> {
+    pub(crate) fn send_raw(&mut self, bytes: &[u8]) -> Option<GatewayResponse> {
         let mut io = self.connect()?;
         let _ = io::Write::write_all(&mut io, bytes);
         let _ = io::Write::flush(&mut io);

@@ -163,7 +163,7 @@ impl Stage {
     }
 
     /// Sends a request as an administrator.
-    pub(crate) fn admin(&self, request: &Request) -> wire::Answer {
+    pub(crate) fn admin(&self, request: &Request) -> wire::GatewayResponse {
         let asked = self.target.tls(Ipv4Addr::LOCALHOST).and_then(|mut io| {
             wire::send(&mut io, request, ADMIN)?;
             wire::answer(&mut io, Duration::from_secs(60))
@@ -172,7 +172,7 @@ impl Stage {
     }
 
     pub(crate) fn metrics(&self) -> String {
-        // Uses curl, because `Answer` keeps only the beginning of a long body.
+        // Uses curl, because `GatewayResponse` keeps only the beginning of a long body.
         self.gateway.curl(&["/metrics"]).unwrap_or_default()
     }
 }

@@ -148,7 +148,7 @@ impl Request {
 
 /// A response. Only the beginning of the body is kept.
 #[derive(Debug, Default)]
-pub(crate) struct Answer {
+pub(crate) struct GatewayResponse {
     pub code: u16,
     pub headers: Vec<(String, String)>,
     pub start: Vec<u8>,
@@ -158,7 +158,7 @@ pub(crate) struct Answer {
 /// The number of body bytes that are kept.
 const KEPT: usize = 64 << 10;
 
-impl Answer {
+impl GatewayResponse {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find_map(|(n, v)| (n == name).then_some(v.as_str()))
     }
@@ -239,7 +239,7 @@ impl<'a, S: Deadline> Reader<'a, S> {
         }
     }
 
-    fn take(&mut self, mut n: u64, answer: &mut Answer) -> io::Result<()> {
+    fn take(&mut self, mut n: u64, answer: &mut GatewayResponse) -> io::Result<()> {
         while n > 0 {
             if self.at == self.buffer.len() {
                 self.fill()?;
@@ -258,10 +258,10 @@ impl<'a, S: Deadline> Reader<'a, S> {
     }
 
     /// Reads the next response that is not informational.
-    pub(crate) fn answer(&mut self) -> io::Result<Answer> {
+    pub(crate) fn answer(&mut self) -> io::Result<GatewayResponse> {
         loop {
             let first = self.line()?;
-            let mut answer = Answer::default();
+            let mut answer = GatewayResponse::default();
             let code = first.split(' ').nth(1).and_then(|c| c.parse().ok());
             answer.code = code.ok_or_else(|| io::Error::other(format!("no answer: {first}")))?;
             loop {
@@ -294,7 +294,7 @@ impl<'a, S: Deadline> Reader<'a, S> {
 }
 
 /// Reads one response from a connection.
-pub(crate) fn answer<S: Deadline>(io: &mut S, at_most: Duration) -> io::Result<Answer> {
+pub(crate) fn answer<S: Deadline>(io: &mut S, at_most: Duration) -> io::Result<GatewayResponse> {
     Reader::new(io, Instant::now() + at_most).answer()
 }
 

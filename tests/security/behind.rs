@@ -2,7 +2,7 @@
 //! directly at the second, and the second learns only of users that the first authenticated.
 
 use crate::support::{Gateway, wait_for};
-use crate::wire::{Answer, Ca, Caller, Who};
+use crate::wire::{Ca, Caller, GatewayResponse, Who};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use std::path::Path;
@@ -185,7 +185,7 @@ pub(crate) fn bearer(token: &str) -> String {
     format!("Bearer {token}")
 }
 
-fn outcome(answer: &Answer) -> (u16, String) {
+fn outcome(answer: &GatewayResponse) -> (u16, String) {
     (answer.code, answer.json().str_at(&["message"]).to_owned())
 }
 

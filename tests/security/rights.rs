@@ -2,7 +2,7 @@
 
 use crate::revocation_rounds::Administrator;
 use crate::support::Gateway;
-use crate::wire::{Answer, Ca, Caller};
+use crate::wire::{Ca, Caller, GatewayResponse};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rcgen::string::{BmpString, Ia5String, PrintableString, TeletexString, UniversalString};
@@ -17,7 +17,7 @@ const PODS: &str = "/api/v1/namespaces/kube-system/pods";
 const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
 const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
 
-fn post(caller: &mut Caller, path: &str, token: Option<&str>, body: &Value) -> Answer {
+fn post(caller: &mut Caller, path: &str, token: Option<&str>, body: &Value) -> GatewayResponse {
     let text = String::from_utf8(json::to_vec(body)).expect("JSON is text");
     let authorization = token.map(|t| format!("Bearer {t}"));
     let headers: Vec<_> = authorization.iter().map(|a| ("Authorization", a.as_str())).collect();

@@ -244,7 +244,7 @@ fn several_providers_and_a_webhook_coexist_and_reload() {
     ];
     let g = Gateway::start_with(dir.path(), &flags.each_ref().map(String::as_str));
     let caller = &mut Caller::of(&g, None);
-    let name = |who: Result<Who, _>| who.map_or_else(|_: crate::wire::Answer| String::new(), |who| who.name);
+    let name = |who: Result<Who, _>| who.map_or_else(|_: crate::wire::GatewayResponse| String::new(), |who| who.name);
     wait_for("both are discovered", || {
         name(caller.whoami_with_token(&one.token(&rsa))) == "one:jane"
             && name(caller.whoami_with_token(&two.token(&ec))) == "two:jane"

@@ -92,14 +92,13 @@ pub(crate) struct Caller {
     open: Option<Tls>,
 }
 
-/// A response.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct GatewayResponse {
     pub code: u16,
     pub body: String,
 }
 
-impl Answer {
+impl GatewayResponse {
     pub(crate) fn json(&self) -> Value {
         json::decode(self.body.as_bytes()).unwrap_or_else(|e| panic!("{e}: {self:?}"))
     }
@@ -177,7 +176,7 @@ impl Caller {
 
     /// Sends a request over the current connection, or over a new one if there is none or the server has
     /// closed it.
-    pub(crate) fn send(&mut self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+    pub(crate) fn send(&mut self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> GatewayResponse {
         let mut text = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\n");
         for (name, value) in headers {
             text += &format!("{name}: {value}\r\n");
@@ -200,12 +199,12 @@ impl Caller {
         answer
     }
 
-    pub(crate) fn get(&mut self, path: &str, headers: &[(&str, &str)]) -> Answer {
+    pub(crate) fn get(&mut self, path: &str, headers: &[(&str, &str)]) -> GatewayResponse {
         self.send("GET", path, headers, "")
     }
 
     /// The user that the server authenticates, or its response if it authenticates none.
-    pub(crate) fn whoami(&mut self, headers: &[(&str, &str)]) -> Result<Who, Answer> {
+    pub(crate) fn whoami(&mut self, headers: &[(&str, &str)]) -> Result<Who, GatewayResponse> {
         let body = r#"{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}"#;
         let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
         let answer = self.send("POST", path, headers, body);
@@ -216,7 +215,7 @@ impl Caller {
     }
 
     /// As [`Caller::whoami`] with a token.
-    pub(crate) fn whoami_with_token(&mut self, token: &str) -> Result<Who, Answer> {
+    pub(crate) fn whoami_with_token(&mut self, token: &str) -> Result<Who, GatewayResponse> {
         self.whoami(&[("Authorization", &format!("Bearer {token}"))])
     }
 }
@@ -266,13 +265,13 @@ pub(crate) fn body(io: &mut impl Read, headers: &[(String, String)]) -> io::Resu
     Ok(body)
 }
 
-fn exchange(io: &mut Tls, text: &str) -> io::Result<Answer> {
+fn exchange(io: &mut Tls, text: &str) -> io::Result<GatewayResponse> {
     io.write_all(text.as_bytes())?;
     io.flush()?;
     let (first, headers) = head(io)?;
     let code = first.split(' ').nth(1).and_then(|c| c.parse().ok());
     let body = body(io, &headers)?;
-    Ok(Answer {
+    Ok(GatewayResponse {
         code: code.ok_or_else(|| io::Error::other(first))?,
         body: String::from_utf8(body).map_err(io::Error::other)?,
     })

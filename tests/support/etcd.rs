@@ -144,8 +144,8 @@ impl Etcd {
                 true => peers.iter().map(|p| Forwarder::between_members(*p)).collect(),
                 false => Vec::new(),
             };
-            let told = |i: usize| between.get(i).map_or(peers[i], Forwarder::port);
-            let names = (0..peers.len()).map(|i| format!("m{i}=http://127.0.0.1:{}", told(i)));
+            let advertised = |i: usize| between.get(i).map_or(peers[i], Forwarder::port);
+            let names = (0..peers.len()).map(|i| format!("m{i}=http://127.0.0.1:{}", advertised(i)));
             let names: Vec<String> = names.collect();
             let members = (0..members).map(|i| {
                 let (client, peer) = (clients[i], peers[i]);
@@ -156,7 +156,7 @@ impl Etcd {
                     format!("--listen-client-urls={scheme}://127.0.0.1:{client}"),
                     format!("--advertise-client-urls={scheme}://127.0.0.1:{client}"),
                     format!("--listen-peer-urls=http://127.0.0.1:{peer}"),
-                    format!("--initial-advertise-peer-urls=http://127.0.0.1:{}", told(i)),
+                    format!("--initial-advertise-peer-urls=http://127.0.0.1:{}", advertised(i)),
                     format!("--initial-cluster={}", names.join(",")),
                     format!("--initial-cluster-token=t{}", clients[0]),
                     // A member that gets no CPU for a second must not lose its leadership.
@@ -237,23 +237,23 @@ impl Etcd {
         let until = Instant::now() + Duration::from_secs(60);
         loop {
             // Fields of each endpoint: address, id, version, size, whether it is the leader, …
-            let told = self.try_ctl(&["endpoint", "status"]).unwrap_or_default();
+            let status = self.try_ctl(&["endpoint", "status"]).unwrap_or_default();
             let leads = |line: &&str| line.split(", ").nth(4) == Some("true");
-            let address = told.lines().find(leads).and_then(|l| l.split(", ").next());
+            let address = status.lines().find(leads).and_then(|l| l.split(", ").next());
             let at = address.and_then(|a| self.servers().iter().position(|s| s == a));
             match at {
                 Some(leader) => return leader,
-                None => assert!(Instant::now() < until, "there is no leader: {told}"),
+                None => assert!(Instant::now() < until, "there is no leader: {status}"),
             }
         }
     }
 
     /// Cuts a member off from all other members.
     pub(crate) fn isolate(&self, i: usize) {
-        let told = self.ctl(&["member", "list"]);
+        let members = self.ctl(&["member", "list"]);
         let id = |n: usize| {
             let name = format!("m{n}");
-            let line = told.lines().find(|l| l.split(", ").nth(2) == Some(&name));
+            let line = members.lines().find(|l| l.split(", ").nth(2) == Some(&name));
             let id = line.and_then(|l| l.split(", ").next());
             id.expect("it is a member").to_owned()
         };

@@ -48,15 +48,15 @@ struct Call {
     body: Value,
 }
 
-struct Answer {
+struct CallbackResponse {
     status: u16,
     of_type: String,
     headers: Vec<(&'static str, &'static str)>,
     body: String,
 }
 
-fn answer(body: &Value) -> Answer {
-    Answer {
+fn answer(body: &Value) -> CallbackResponse {
+    CallbackResponse {
         status: 200,
         of_type: "application/json".to_owned(),
         headers: Vec::new(),
@@ -64,8 +64,8 @@ fn answer(body: &Value) -> Answer {
     }
 }
 
-fn plain(status: u16, body: &str) -> Answer {
-    Answer {
+fn plain(status: u16, body: &str) -> CallbackResponse {
+    CallbackResponse {
         status,
         of_type: "text/plain".to_owned(),
         headers: Vec::new(),
@@ -149,7 +149,7 @@ fn serve(tcp: TcpStream, tls: Arc<ServerConfig>, state: &Mutex<State>) -> io::Re
     }
 }
 
-fn respond(call: &Call, state: &Mutex<State>) -> Answer {
+fn respond(call: &Call, state: &Mutex<State>) -> CallbackResponse {
     let path = call.target.split('?').next().unwrap_or_default();
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
     let is_extension = matches!(parts[0], "apis" | "openapi");
@@ -163,7 +163,7 @@ fn respond(call: &Call, state: &Mutex<State>) -> Answer {
     let script = {
         let mut state = state.lock().unwrap();
         let Some(script) = state.scripts.get(run).and_then(|s| s.get(name)).cloned() else {
-            return Answer {
+            return CallbackResponse {
                 status: 404,
                 ..answer(&json!({}))
             };
@@ -176,7 +176,7 @@ fn respond(call: &Call, state: &Mutex<State>) -> Answer {
         script
     };
     match script["kind"].as_str().unwrap_or_default() {
-        "raw" => Answer {
+        "raw" => CallbackResponse {
             status: script["status"].as_u64().map_or(200, |s| s as u16),
             of_type: script["type"].as_str().unwrap_or("application/json").to_owned(),
             ..plain(200, script["body"].as_str().unwrap_or_default())
@@ -204,7 +204,7 @@ fn record(call: &Call) -> Value {
 }
 
 /// An admission webhook: the scripted response, with the request's uid and the patch encoded.
-fn review(script: &Value, body: &Value) -> Answer {
+fn review(script: &Value, body: &Value) -> CallbackResponse {
     let mut response = script["response"].clone();
     if response.get("uid").is_none() && body.get("request").is_some() {
         response["uid"] = body["request"]["uid"].clone();
@@ -218,7 +218,7 @@ fn review(script: &Value, body: &Value) -> Answer {
 }
 
 /// A conversion webhook that moves members of the spec, as scripted for the version wanted.
-fn convert(script: &Value, body: &Value) -> Answer {
+fn convert(script: &Value, body: &Value) -> CallbackResponse {
     let request = &body["request"];
     let to = &request["desiredAPIVersion"];
     let version = to.as_str().and_then(|t| t.split_once('/')).map_or("", |(_, v)| v);
@@ -243,9 +243,9 @@ fn convert(script: &Value, body: &Value) -> Answer {
 }
 
 /// An extension API server: discovery of one resource, and an echo of every other request.
-fn extend(run: &str, parts: &[&str], call: &Call) -> Answer {
+fn extend(run: &str, parts: &[&str], call: &Call) -> CallbackResponse {
     let group_version = format!("{run}{GROUP}/v1");
-    let marked = |answer| Answer {
+    let marked = |answer| CallbackResponse {
         headers: vec![("X-Parity", "yes")],
         ..answer
     };
@@ -257,14 +257,14 @@ fn extend(run: &str, parts: &[&str], call: &Call) -> Answer {
         })));
     }
     if parts[0] == "openapi" || parts.len() <= 2 {
-        return Answer {
+        return CallbackResponse {
             status: 404,
             ..answer(&json!({}))
         };
     }
     match parts[parts.len() - 1] {
         "teapot" => marked(plain(418, "short and stout")),
-        "redirect" => Answer {
+        "redirect" => CallbackResponse {
             headers: vec![("Location", "https://example.invalid/elsewhere")],
             ..plain(302, "")
         },

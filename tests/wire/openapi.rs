@@ -123,20 +123,20 @@ impl Flattening<'_> {
             self.walk(schemas.get(target).unwrap_or(&nothing), &extensions, path, &seen);
             return;
         }
-        let mut facts = Map::new();
+        let mut constraints = Map::new();
         for key in ["type", "format", "enum", "required"] {
             match schema.get(key) {
-                Some(list @ Value::Array(_)) => drop(facts.insert(key.to_owned(), sorted(Some(list)))),
-                Some(value) => drop(facts.insert(key.to_owned(), value.clone())),
+                Some(list @ Value::Array(_)) => drop(constraints.insert(key.to_owned(), sorted(Some(list)))),
+                Some(value) => drop(constraints.insert(key.to_owned(), value.clone())),
                 None => {}
             }
         }
-        facts.append(&mut extensions);
-        let facts = match facts.get("type") {
-            Some(only) if facts.len() == 1 => only.clone(),
-            _ => Value::Object(facts),
+        constraints.append(&mut extensions);
+        let constraints = match constraints.get("type") {
+            Some(only) if constraints.len() == 1 => only.clone(),
+            _ => Value::Object(constraints),
         };
-        self.fields.insert(path.to_owned(), facts);
+        self.fields.insert(path.to_owned(), constraints);
         let none = Map::new();
         for (key, value) in schema.get("properties").and_then(Value::as_object).unwrap_or(&none) {
             let at = if path.is_empty() {

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// A response, and its decoded body.
-type Answer = (Response, Arc<Value>);
+type DecodedResponse = (Response, Arc<Value>);
 
 /// The server under test, and the state that its cases share.
 pub(crate) struct Target {
@@ -22,7 +22,7 @@ pub(crate) struct Target {
     pub admin: String,
     pub callbacks: Callbacks,
     /// Large documents that many steps look at.
-    cache: Mutex<HashMap<String, Arc<Mutex<Option<Answer>>>>>,
+    cache: Mutex<HashMap<String, Arc<Mutex<Option<DecodedResponse>>>>>,
 }
 
 impl Target {
@@ -246,7 +246,7 @@ impl<'a> Runner<'a> {
         response::normalise(step, response, &self.document, &self.environment, &mut self.normaliser)
     }
 
-    fn send(&mut self, step: &Step, request: &Request) -> std::io::Result<Answer> {
+    fn send(&mut self, step: &Step, request: &Request) -> std::io::Result<DecodedResponse> {
         let mut send = || {
             let response = self.client.send(request)?;
             let document = Arc::new(decode::body(&response));

@@ -1,4 +1,4 @@
-//! Views reduce large documents to the facts that clients rely on.
+//! Views reduce large documents to the members that clients rely on.
 
 use crate::paths;
 use serde_json::{Map, Value, json};
@@ -65,7 +65,7 @@ fn text(doc: &Value, key: &str) -> String {
 }
 
 /// The members `plain`, and the lists `sets` in order.
-fn facts(doc: &Value, plain: &[&str], sets: &[&str]) -> Value {
+fn selected(doc: &Value, plain: &[&str], sets: &[&str]) -> Value {
     let plain = plain
         .iter()
         .filter_map(|k| Some(((*k).to_owned(), doc.get(k)?.clone())));
@@ -81,7 +81,7 @@ fn api_resources(doc: &Value) -> Value {
         let plain = ["singularName", "namespaced", "kind", "group", "version"];
         (
             text(r, "name"),
-            facts(r, &plain, &["verbs", "shortNames", "categories"]),
+            selected(r, &plain, &["verbs", "shortNames", "categories"]),
         )
     };
     json!({
@@ -111,12 +111,12 @@ fn aggregated(doc: &Value, pattern: &str) -> Value {
     }
     let of_resource = |r: &Value| {
         let plain = ["responseKind", "scope", "singularResource"];
-        let mut out = facts(r, &plain, &["verbs", "shortNames", "categories"]);
+        let mut out = selected(r, &plain, &["verbs", "shortNames", "categories"]);
         if r.get("subresources").is_some() {
             let each = items(r, "subresources").map(|s| {
                 let verbs = sorted(s.get("verbs"));
-                let facts = json!({"responseKind": member(s, "responseKind"), "verbs": verbs});
-                (text(s, "subresource"), facts)
+                let view = json!({"responseKind": member(s, "responseKind"), "verbs": verbs});
+                (text(s, "subresource"), view)
             });
             out["subresources"] = members(each);
         }
@@ -124,8 +124,8 @@ fn aggregated(doc: &Value, pattern: &str) -> Value {
     };
     let of_version = |v: &Value| {
         let resources = members(items(v, "resources").map(of_resource));
-        let facts = json!({"freshness": member(v, "freshness"), "resources": resources});
-        (text(v, "version"), facts)
+        let view = json!({"freshness": member(v, "freshness"), "resources": resources});
+        (text(v, "version"), view)
     };
     let of_group = |g: &Value| {
         let order: Vec<String> = items(g, "versions").map(|v| text(v, "version")).collect();

@@ -121,7 +121,7 @@ pub enum Scalar {
 /// A member of an object type.
 #[derive(Clone, Copy, Debug)]
 pub struct Member<S> {
-    /// The member's type.
+    /// The node that describes the member's value.
     pub schema: S,
     /// True for a field declared by the schema, false for a key of a map.
     pub declared: bool,

@@ -24,11 +24,11 @@ use super::value::{Map, Value};
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Status {
-    /// HTTP status code.
+    /// The HTTP status of the response.
     pub code: u16,
     /// Machine-readable reason; empty where upstream sets none.
     pub reason: &'static str,
-    /// Human-readable message.
+    /// What clients print for the user.
     pub message: String,
     /// The object concerned and the causes. `None` omits `details`.
     pub details: Option<Box<Details>>,
@@ -61,7 +61,7 @@ pub struct Details {
 pub struct Cause {
     /// Machine-readable reason, such as `FieldValueInvalid`.
     pub reason: String,
-    /// Human-readable message.
+    /// What is wrong with the field, without its path.
     pub message: String,
     /// Path of the field at fault.
     pub field: String,

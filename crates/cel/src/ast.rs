@@ -11,25 +11,25 @@ pub(crate) struct Expr {
     pub id: Id,
     /// Offset in code points, where errors about the node point to.
     pub at: u32,
-    pub kind: Kind,
+    pub kind: ExprKind,
 }
 
 impl Expr {
     /// Visits the nodes directly below, in the order in which they are evaluated.
     pub(crate) fn children<'e>(&'e self, visit: &mut dyn FnMut(&'e Self)) {
         match &self.kind {
-            Kind::Literal(_) | Kind::Ident(_) => {}
-            Kind::Select(select) => visit(&select.operand),
-            Kind::Call(call) => call.target.iter().chain(&call.args).for_each(visit),
-            Kind::List(elements) => elements.iter().for_each(|el| visit(&el.value)),
-            Kind::Map(entries) => {
+            ExprKind::Literal(_) | ExprKind::Ident(_) => {}
+            ExprKind::Select(select) => visit(&select.operand),
+            ExprKind::Call(call) => call.target.iter().chain(&call.args).for_each(visit),
+            ExprKind::List(elements) => elements.iter().for_each(|el| visit(&el.value)),
+            ExprKind::Map(entries) => {
                 for entry in entries {
                     visit(&entry.key);
                     visit(&entry.value);
                 }
             }
-            Kind::Struct(of) => of.fields.iter().for_each(|f| visit(&f.value)),
-            Kind::Fold(fold) => {
+            ExprKind::Struct(of) => of.fields.iter().for_each(|f| visit(&f.value)),
+            ExprKind::Fold(fold) => {
                 let parts = [&fold.range, &fold.init, &fold.condition, &fold.step, &fold.result];
                 parts.into_iter().for_each(visit);
             }
@@ -40,13 +40,13 @@ impl Expr {
     pub(crate) fn selects(&self, name: &str, field: &str) -> bool {
         // Names of loop variables count as well; the answer is only used to decide what has to be supplied, so too
         // often is safe.
-        let of = |e: &Self| matches!(&e.kind, Kind::Ident(ident) if **ident == *name);
+        let of = |e: &Self| matches!(&e.kind, ExprKind::Ident(ident) if **ident == *name);
         let mut found = match &self.kind {
-            Kind::Select(select) => of(&select.operand) && &*select.field == field,
+            ExprKind::Select(select) => of(&select.operand) && &*select.field == field,
             // `a.?b` is a call with the field as a string literal.
-            Kind::Call(call) => match call.args.as_slice() {
+            ExprKind::Call(call) => match call.args.as_slice() {
                 [operand, member] if &*call.function == op::OPT_SELECT => {
-                    of(operand) && matches!(&member.kind, Kind::Literal(Literal::String(s)) if &**s == field)
+                    of(operand) && matches!(&member.kind, ExprKind::Literal(Literal::String(s)) if &**s == field)
                 }
                 _ => false,
             },
@@ -58,8 +58,9 @@ impl Expr {
     }
 }
 
+/// The kinds of expressions, each with its operands.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Kind {
+pub(crate) enum ExprKind {
     Literal(Literal),
     Ident(Arc<str>),
     Select(Box<Select>),

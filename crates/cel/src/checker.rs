@@ -6,7 +6,7 @@ mod format;
 mod validate;
 
 use crate::Environment;
-use crate::ast::{Element, Entry, Expr, Fold, Id, Kind, Literal, Select, Struct};
+use crate::ast::{Element, Entry, Expr, ExprKind, Fold, Id, Literal, Select, Struct};
 use crate::library::{self, Callee};
 use crate::parser::macros;
 use crate::source::{Issues, MAX_ISSUES};
@@ -104,7 +104,7 @@ impl Checker<'_> {
     fn expr(&mut self, e: &Expr) -> Type {
         torana_apimachinery::interrupt::checkpoint();
         let ty = match &e.kind {
-            Kind::Literal(literal) => match literal {
+            ExprKind::Literal(literal) => match literal {
                 Literal::Null => Type::Null,
                 Literal::Bool(_) => Type::Bool,
                 Literal::Int(_) => Type::Int,
@@ -113,16 +113,16 @@ impl Checker<'_> {
                 Literal::String(_) => Type::String,
                 Literal::Bytes(_) => Type::Bytes,
             },
-            Kind::Ident(name) => match self.identifier(e.id, name) {
+            ExprKind::Ident(name) => match self.identifier(e.id, name) {
                 Some(ty) => ty,
                 None => self.undeclared(e.at, name),
             },
-            Kind::Select(select) => self.select(e, select),
-            Kind::Call(call) => self.call(e, call),
-            Kind::List(elements) => self.list(elements),
-            Kind::Map(entries) => self.map(entries),
-            Kind::Struct(of) => self.object(e, of),
-            Kind::Fold(fold) => self.fold(fold),
+            ExprKind::Select(select) => self.select(e, select),
+            ExprKind::Call(call) => self.call(e, call),
+            ExprKind::List(elements) => self.list(elements),
+            ExprKind::Map(entries) => self.map(entries),
+            ExprKind::Struct(of) => self.object(e, of),
+            ExprKind::Fold(fold) => self.fold(fold),
         };
         let mut ty = self.unifier.resolve(&ty);
         // Before the type is stored: a type that doubles with each loop would take exponential time to print and
@@ -184,7 +184,7 @@ impl Checker<'_> {
     /// of a chain is looked up.
     fn name(&self, select: &Select) -> Option<String> {
         let (mut parts, mut first) = (2, &select.operand);
-        while let Kind::Select(inner) = &first.kind
+        while let ExprKind::Select(inner) = &first.kind
             && !inner.test
         {
             parts += 1;
@@ -195,7 +195,9 @@ impl Checker<'_> {
             first = &inner.operand;
         }
         match &first.kind {
-            Kind::Ident(first) if parts <= self.env.longest_name() || &**first == "Object" => qualified_select(select),
+            ExprKind::Ident(first) if parts <= self.env.longest_name() || &**first == "Object" => {
+                qualified_select(select)
+            }
             _ => None,
         }
     }
@@ -376,8 +378,8 @@ impl Checker<'_> {
 /// The name that a chain of selections spells.
 fn qualified(e: &Expr) -> Option<String> {
     match &e.kind {
-        Kind::Ident(name) => Some(name.to_string()),
-        Kind::Select(select) if !select.test => qualified_select(select),
+        ExprKind::Ident(name) => Some(name.to_string()),
+        ExprKind::Select(select) if !select.test => qualified_select(select),
         _ => None,
     }
 }

@@ -6,7 +6,7 @@ mod call;
 mod size;
 
 use crate::Environment;
-use crate::ast::{Expr, Fold, Kind, Literal};
+use crate::ast::{Expr, ExprKind, Fold, Literal};
 use crate::checker::{Checked, Reference};
 use crate::parser::macros::{TARGET, is_bind};
 use crate::types::{Schema, Type};
@@ -83,14 +83,16 @@ impl<'e> Estimator<'e> {
     fn expr(&mut self, e: &Expr) -> Estimated<'e> {
         torana_apimachinery::interrupt::checkpoint();
         let known = match &e.kind {
-            Kind::Literal(literal) => Estimated::literal(literal),
-            Kind::Ident(_) => self.identifier(e),
+            ExprKind::Literal(literal) => Estimated::literal(literal),
+            ExprKind::Ident(_) => self.identifier(e),
             // A qualified name is one step; `has` of it costs one and has no size.
-            Kind::Select(select) if !matches!(self.checked.references[e.id], Reference::None) => match select.test {
-                true => Estimated::new(1),
-                false => self.identifier(e),
-            },
-            Kind::Select(select) => {
+            ExprKind::Select(select) if !matches!(self.checked.references[e.id], Reference::None) => {
+                match select.test {
+                    true => Estimated::new(1),
+                    false => self.identifier(e),
+                }
+            }
+            ExprKind::Select(select) => {
                 let operand = self.expr(&select.operand);
                 // cel-go charges a selection only where the operand is a map or object.
                 let charged = matches!(self.ty(&select.operand), Type::Map(_) | Type::Object(_));
@@ -103,7 +105,7 @@ impl<'e> Estimator<'e> {
                     ..Estimated::new(operand.cost.saturating_add(charged.into()))
                 }
             }
-            Kind::List(elements) => {
+            ExprKind::List(elements) => {
                 // Upstream's `listCreateBaseCost`.
                 let (mut cost, mut values) = (10, Size::none(elements.is_empty()));
                 for element in elements {
@@ -122,7 +124,7 @@ impl<'e> Estimator<'e> {
                     ..Estimated::new(cost)
                 }
             }
-            Kind::Map(entries) => {
+            ExprKind::Map(entries) => {
                 // Upstream's `mapCreateBaseCost`.
                 let mut cost = 30;
                 let (mut keys, mut values) = (Size::none(entries.is_empty()), Size::none(entries.is_empty()));
@@ -143,13 +145,13 @@ impl<'e> Estimator<'e> {
                     ..Estimated::new(cost)
                 }
             }
-            Kind::Struct(of) => {
+            ExprKind::Struct(of) => {
                 let costs = of.fields.iter().map(|f| self.expr(&f.value).cost);
                 // Upstream's `structCreateBaseCost`.
                 Estimated::new(costs.fold(40, u64::saturating_add))
             }
-            Kind::Fold(fold) => self.fold(fold),
-            Kind::Call(call) => self.call(e, call),
+            ExprKind::Fold(fold) => self.fold(fold),
+            ExprKind::Call(call) => self.call(e, call),
         };
         // cel-go keeps the size it finds with the node, where it wins over the place.
         Estimated {
@@ -159,7 +161,7 @@ impl<'e> Estimator<'e> {
     }
 
     fn identifier(&mut self, e: &Expr) -> Estimated<'e> {
-        if let Kind::Ident(name) = &e.kind
+        if let ExprKind::Ident(name) = &e.kind
             && let Some(local) = self.locals.iter().rev().find(|l| l.name == *name)
         {
             // A loop variable takes the size of its place first; for the result of a computation there is only the
@@ -255,7 +257,7 @@ impl<'e> Estimator<'e> {
         let cost = sum.saturating_add(result.cost);
         let (size, entries) = match &fold.init.kind {
             // A loop that builds a list or map has at most as many elements as rounds.
-            Kind::List(_) | Kind::Map(_) => (Some(rounds), step.entries),
+            ExprKind::List(_) | ExprKind::Map(_) => (Some(rounds), step.entries),
             _ => (self.size(&init, self.ty(&fold.init)), None),
         };
         Estimated {

@@ -1,4 +1,5 @@
-//! The evaluator: walks the plan, charges the cost of every step, and stops when the limit is exceeded.
+//! The evaluator. [`Machine::run`] walks the plan of a program, charges the cost of every step, and stops when the
+//! limit is exceeded. Loops are in `fold`; functions are in `library`, and what their calls cost is in `cost`.
 
 mod fold;
 

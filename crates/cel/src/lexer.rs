@@ -1,4 +1,5 @@
-//! Splits source text into tokens.
+//! Splits source text into tokens, for `parser`. Entry point: [`Lexer::run`], which also returns the errors that it
+//! found, worded as cel-go's.
 
 use std::sync::Arc;
 

@@ -7,7 +7,7 @@ mod operands;
 mod operators;
 mod recovery;
 
-use crate::ast::{Call, Expr, Kind, Literal};
+use crate::ast::{Call, Expr, ExprKind, Literal};
 use crate::lexer::{Lexeme, Lexer, Token};
 use crate::source::Issues;
 
@@ -146,7 +146,7 @@ impl Parser<'_> {
         self.is(punct).then(|| self.advance())
     }
 
-    pub(crate) fn node(&mut self, at: u32, kind: Kind) -> Expr {
+    pub(crate) fn node(&mut self, at: u32, kind: ExprKind) -> Expr {
         self.ids += 1;
         Expr {
             id: self.ids - 1,
@@ -161,15 +161,15 @@ impl Parser<'_> {
             function: function.into(),
             args,
         };
-        self.node(at, Kind::Call(Box::new(call)))
+        self.node(at, ExprKind::Call(Box::new(call)))
     }
 
     pub(crate) fn ident(&mut self, at: u32, name: &str) -> Expr {
-        self.node(at, Kind::Ident(name.into()))
+        self.node(at, ExprKind::Ident(name.into()))
     }
 
     pub(crate) fn literal(&mut self, at: u32, literal: Literal) -> Expr {
-        self.node(at, Kind::Literal(literal))
+        self.node(at, ExprKind::Literal(literal))
     }
 
     fn deeper(&mut self) -> Parsed<()> {

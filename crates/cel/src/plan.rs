@@ -9,7 +9,7 @@ mod node;
 
 pub(crate) use node::{Call, Fold, Index, Members, Node, Regex, Select, Selection};
 
-use crate::ast::{Call as CallExpr, Element, Expr, Kind, Literal, Select as SelectExpr, Struct, op};
+use crate::ast::{Call as CallExpr, Element, Expr, ExprKind, Literal, Select as SelectExpr, Struct, op};
 use crate::checker::{Checked, Reference};
 use crate::cost;
 use crate::library::regex::{self, Pattern, PatternError};
@@ -104,7 +104,7 @@ impl Planner<'_> {
         torana_apimachinery::interrupt::checkpoint();
         match &self.checked.references[e.id] {
             // `has(a.b)` where `a.b` is a declared variable.
-            Reference::Variable(index) if matches!(&e.kind, Kind::Select(select) if select.test) => {
+            Reference::Variable(index) if matches!(&e.kind, ExprKind::Select(select) if select.test) => {
                 return Ok(Node::Declared { index: *index });
             }
             Reference::Variable(index) => {
@@ -120,24 +120,24 @@ impl Planner<'_> {
             _ => {}
         }
         Ok(match &e.kind {
-            Kind::Literal(literal) => Node::Const(constant(literal)),
-            Kind::Ident(name) => Node::Local {
+            ExprKind::Literal(literal) => Node::Const(constant(literal)),
+            ExprKind::Ident(name) => Node::Local {
                 slot: self.local(name),
                 // The target of an optional macro is charged by `Node::Twice` and `Node::Again` instead.
                 charge: u64::from(&**name != TARGET),
             },
-            Kind::Select(select) => self.select(select)?,
-            Kind::Call(call) => self.call(e, call)?,
-            Kind::List(elements) => self.list(elements)?,
-            Kind::Map(entries) => {
+            ExprKind::Select(select) => self.select(select)?,
+            ExprKind::Call(call) => self.call(e, call)?,
+            ExprKind::List(elements) => self.list(elements)?,
+            ExprKind::Map(entries) => {
                 let mut nodes = Vec::with_capacity(entries.len());
                 for entry in entries {
                     nodes.push((self.expr(&entry.key)?, self.expr(&entry.value)?, entry.optional));
                 }
                 fold::map(nodes)
             }
-            Kind::Struct(of) => self.object(e, of)?,
-            Kind::Fold(fold) => self.fold(fold)?,
+            ExprKind::Struct(of) => self.object(e, of)?,
+            ExprKind::Fold(fold) => self.fold(fold)?,
         })
     }
 
@@ -175,7 +175,7 @@ impl Planner<'_> {
     fn call(&mut self, e: &Expr, call: &CallExpr) -> Result<Node, PlanError> {
         if &*call.function == op::OPT_SELECT {
             let operand = self.expr(&call.args[0])?;
-            let Kind::Literal(Literal::String(field)) = &call.args[1].kind else {
+            let ExprKind::Literal(Literal::String(field)) = &call.args[1].kind else {
                 unreachable!("the parser makes a string of the field")
             };
             return Ok(selection(operand, field.clone(), Selection::Optional));
@@ -187,7 +187,7 @@ impl Planner<'_> {
         // `optMap` reads its target a second time through `value()`; `Again` charges for it without evaluating it
         // twice.
         if callee.function.name == "value"
-            && let Some(Kind::Ident(name)) = call.target.as_ref().map(|t| &t.kind)
+            && let Some(ExprKind::Ident(name)) = call.target.as_ref().map(|t| &t.kind)
             && &**name == TARGET
         {
             let again = Node::Again {

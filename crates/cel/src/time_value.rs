@@ -1,4 +1,5 @@
-//! Durations and timestamps: Go's notation and the calendar.
+//! Durations and timestamps. [`Stamp`] is a timestamp: parsing, printing and arithmetic within the years 1 to 9999,
+//! and its calendar fields. Durations are nanoseconds, in Go's notation.
 
 use time::format_description::well_known::Rfc3339;
 use time::{Date, Month, OffsetDateTime, UtcOffset};

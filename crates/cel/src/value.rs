@@ -1,4 +1,6 @@
 //! [`Val`]: values of expressions. Strings, lists, maps and objects of the input are borrowed, never copied.
+//!
+//! [`Val::of`] makes one from a tree. `compare` and `convert` have the operations, `library` the functions.
 
 pub(crate) mod authority;
 mod collections;

@@ -17,7 +17,7 @@ mod scalar;
 pub use converter::coerce;
 pub use empties::Empties;
 pub use explain::explain;
-pub use literals::{has_float, quantities_as_written};
+pub use literals::{has_float, quantities_as_written, quantities_of};
 pub use order::sort_by_document_order;
 pub use scalar::base64;
 

@@ -66,7 +66,7 @@ pub struct TypeDef {
 /// A field of an object type.
 #[derive(Debug)]
 pub struct Field {
-    /// The JSON name.
+    /// The name in JSON, by which paths and patches refer to the field.
     pub name: &'static str,
     /// The type of the value.
     pub ty: Ty,
@@ -107,7 +107,7 @@ pub enum Ty {
     Int32,
     /// An integer of 64 bits.
     Int64,
-    /// A number.
+    /// A number that may have a fraction.
     Float,
     /// A boolean.
     Bool,
@@ -140,7 +140,7 @@ pub enum FreeForm {
     RawExtension,
     /// The field set of a managed fields entry.
     FieldsV1,
-    /// A patch body.
+    /// The body of a patch request, of any patch type.
     Patch,
     /// Any JSON value.
     Json,
@@ -151,7 +151,7 @@ pub enum FreeForm {
 /// The shorthand accepted in place of a `JSONSchemaProps`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SchemaOr {
-    /// A boolean.
+    /// Whether additional members or items are allowed.
     Bool,
     /// A list of schemas.
     Array,

@@ -47,7 +47,6 @@ pub(crate) trait Subject: Send + Sync + 'static {
     /// The variables that its expressions may name.
     fn variables(&self) -> &Variables;
 
-    /// Evaluates its expressions.
     fn evaluate<'a>(&'a self, run: &Run<'a>) -> Self::Findings;
 }
 

@@ -25,7 +25,6 @@ pub(crate) struct Variable {
 }
 
 impl Variables {
-    /// Adds a variable.
     pub(crate) fn push(&mut self, name: &str, expression: Expression) {
         let mut reads = Vec::new();
         if let Ok(program) = expression.program.as_ref() {

@@ -63,11 +63,13 @@ impl ResourceQuota {
         Self { cluster, config }
     }
 
-    async fn quotas(&self, namespace: &str, freshness: ReadConsistency) -> Result<Vec<Quota>> {
-        let entries = match freshness {
+    async fn quotas(&self, namespace: &str, consistency: ReadConsistency) -> Result<Vec<Quota>> {
+        let entries = match consistency {
             ReadConsistency::Cached => self.cluster.list_entries("", "resourcequotas", namespace).await?,
             ReadConsistency::Latest => {
                 let storage = self.cluster.storage("", "resourcequotas")?;
+                // Before the list: etcd is asked first, and whoever awaits the answer collects the objects.
+                compute::leave_reactor_to_list(storage.count()).await;
                 let listed = storage.list(ListOptions::latest(namespace)).await;
                 listed.map_err(Status::internal)?.entries
             }
@@ -100,8 +102,8 @@ impl ResourceQuota {
             old: attributes.old_object.as_deref(),
         };
         let until = Instant::now() + RETRY_TIME_LIMIT;
-        let mut freshness = ReadConsistency::Cached;
-        let mut quotas = self.quotas(&attributes.namespace, freshness).await?;
+        let mut consistency = ReadConsistency::Cached;
+        let mut quotas = self.quotas(&attributes.namespace, consistency).await?;
         loop {
             // The common case: nothing is decoded or evaluated for namespaces without quotas.
             if quotas.is_empty() && self.config.limited.is_empty() {
@@ -110,9 +112,9 @@ impl ResourceQuota {
             let objects: Vec<&Value> = quotas.iter().map(|q| &q.object).collect();
             let charges = match evaluate(&objects, &write, evaluator, &self.config.limited) {
                 Ok(charges) => charges,
-                Err(Rejection::Forbidden(_)) if freshness == ReadConsistency::Cached => {
-                    freshness = ReadConsistency::Latest;
-                    quotas = self.quotas(&attributes.namespace, freshness).await?;
+                Err(Rejection::Forbidden(_)) if consistency == ReadConsistency::Cached => {
+                    consistency = ReadConsistency::Latest;
+                    quotas = self.quotas(&attributes.namespace, consistency).await?;
                     continue;
                 }
                 Err(Rejection::Forbidden(why)) => return Err(forbidden(attributes, object, why)),
@@ -123,7 +125,7 @@ impl ResourceQuota {
                 return Ok(());
             }
             let mut missed = HashSet::new();
-            freshness = ReadConsistency::Latest;
+            consistency = ReadConsistency::Latest;
             // One after the other. If one fails the others stay charged, which the controller's recount repairs;
             // undoing them could race with it.
             for (quota, used) in quotas.iter().zip(&charges) {
@@ -141,7 +143,7 @@ impl ResourceQuota {
             }
             // Retry only the missed quotas, as the others are charged already. A quota deleted meanwhile
             // drops out.
-            quotas = self.quotas(&attributes.namespace, freshness).await?;
+            quotas = self.quotas(&attributes.namespace, consistency).await?;
             quotas.retain(|q| missed.contains(&q.entry.key));
         }
     }

@@ -103,7 +103,7 @@ pub(super) async fn dispatch(
                 continue;
             }
         };
-        for binding in &active.bindings {
+        for binding in active.bindings() {
             match selection.params(&policy.common, binding, object).await? {
                 Ok(params) => invocations.extend(params.into_iter().map(|params| Invocation {
                     policy: policy.clone(),

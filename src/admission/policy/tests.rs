@@ -193,17 +193,17 @@ fn compile_errors_name_the_field() {
         "variables": [{"name": "a", "expression": "1 +"}],
         "validations": [{"expression": "object.x == 1 && request.nothere == ''"}, {"expression": "1", "messageExpression": "authorizer.path('/')"}]
     })));
-    let told: Vec<_> = errors
+    let found: Vec<_> = errors
         .iter()
         .map(|(at, _, why)| (at.as_str(), why.lines().next().unwrap()))
         .collect();
-    assert_eq!(told[0].0, "variables[0].expression");
-    assert!(told[1].1.contains("undefined field 'nothere'"), "{told:?}");
+    assert_eq!(found[0].0, "variables[0].expression");
+    assert!(found[1].1.contains("undefined field 'nothere'"), "{found:?}");
     assert_eq!(
-        told[2],
+        found[2],
         ("validations[1].expression", "must evaluate to bool but got int")
     );
-    assert_eq!(told[3].0, "validations[1].messageExpression");
+    assert_eq!(found[3].0, "validations[1].messageExpression");
 }
 
 #[test]

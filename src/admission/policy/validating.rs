@@ -107,7 +107,7 @@ impl Dispatch<'_> {
             }
         };
         let mut inputs = None;
-        for binding in &active.bindings {
+        for binding in active.bindings() {
             let params = match self.selection.params(&policy.common, binding, self.object).await? {
                 Ok(params) => params,
                 Err(why) => {
@@ -232,13 +232,13 @@ impl Dispatch<'_> {
         let actions = binding.actions;
         let named = [(actions.deny, "Deny"), (actions.warn, "Warn"), (actions.audit, "Audit")];
         let named: Vec<&str> = named.into_iter().filter(|(on, _)| *on).map(|(_, name)| name).collect();
-        let mut told = crate::json!({});
-        told.set(&["message"], failure.message.as_str());
-        told.set(&["policy"], policy.name.as_str());
-        told.set(&["binding"], binding.name.as_str());
-        told.set(&["expressionIndex"], failure.index as i64);
-        told.set(&["validationActions"], named);
-        let list = Value::from(vec![told]);
+        let mut details = crate::json!({});
+        details.set(&["message"], failure.message.as_str());
+        details.set(&["policy"], policy.name.as_str());
+        details.set(&["binding"], binding.name.as_str());
+        details.set(&["expressionIndex"], failure.index as i64);
+        details.set(&["validationActions"], named);
+        let list = Value::from(vec![details]);
         self.attributes
             .audit
             .annotate(FAILURE_ANNOTATION, json::to_string(&list));

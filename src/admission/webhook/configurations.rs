@@ -4,8 +4,8 @@
 use super::advice;
 use super::config::{Configuration, Hook};
 use super::stats::Stats;
-use crate::admission::ObjectLookup;
 use crate::admission::matching::PluralIndex;
+use crate::admission::{CATCH_UP_TIMEOUT, ObjectLookup};
 use crate::apimachinery::value::Value;
 use crate::client::webhook::{SharedWebhooks, UnusableConfig, Webhook};
 use crate::client::{Informer, InformerHandle};
@@ -13,11 +13,6 @@ use crate::storage::Storage;
 use crate::tasks::{Derived, Signal};
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
-
-/// How long a request waits until the informer has delivered the configurations that were acknowledged before
-/// it, as upstream's plugins wait for their informers.
-const CATCH_UP: Duration = Duration::from_secs(10);
 
 /// The webhook configurations of one kind. Empty, and not ready, until [`follow`](Self::follow) was called
 /// and the feed runs.
@@ -112,7 +107,7 @@ impl Configurations {
         let followed = self.followed.get().ok_or(NotReady)?;
         if self.current().is_none() {
             let caught_up = followed.informer.catch_up(&*followed.storage);
-            let in_time = tokio::time::timeout(CATCH_UP, caught_up).await;
+            let in_time = tokio::time::timeout(CATCH_UP_TIMEOUT, caught_up).await;
             in_time.map_err(|_| NotReady)?;
         }
         // One configuration may name a hundred thousand resources.

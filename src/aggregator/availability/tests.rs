@@ -276,6 +276,44 @@ async fn only_available_apiservices_count_as_lost() {
 }
 
 #[tokio::test]
+async fn a_loss_counts_once_if_the_informer_lags_behind_the_write() {
+    let (seen, stored) = (MemoryStorage::new(), MemoryStorage::new());
+    let mut object = apiservice("g", "", 443);
+    let available =
+        json!([{"type": "Available", "status": "True", "reason": "Passed", "message": "all checks passed"}]);
+    object.set(&["status", "conditions"], available);
+    for storage in [&seen, &stored] {
+        storage.set("v1.g", &object);
+    }
+    let writer = std::sync::Arc::new(Writer(stored.clone()));
+    // The informer never sees what the checks write.
+    let w = World::start_with(seen, MemoryStorage::new(), |config| config.writer = writer).await;
+    let becomes = async |wanted: &str| {
+        let written = || async {
+            let object = stored.object("v1.g")?;
+            let conditions = object.at(&["status", "conditions"]).items();
+            (conditions.first()?.str_at(&["reason"]) == wanted).then_some(())
+        };
+        w.until(wanted, written).await;
+    };
+    let at_port = |port: u16| {
+        let ports = json!([{"name": "https", "port": (port)}]);
+        service(json!({"clusterIP": "10.0.0.9", "ports": (ports)}))
+    };
+    becomes("ServiceNotFound").await;
+    w.services.set("ns/ext", &at_port(444));
+    becomes("ServicePortError").await;
+    w.services.set("ns/ext", &at_port(443));
+    // Checks of one APIService follow each other, so the earlier ones have counted.
+    becomes("EndpointsNotFound").await;
+    let lost = |reason: &str| {
+        let series = &w.telemetry.unavailable_apiservice_total;
+        series.with_label_values(&["v1.g", reason]).get()
+    };
+    assert_eq!((lost("ServiceNotFound"), lost("ServicePortError")), (1, 0));
+}
+
+#[tokio::test]
 async fn a_group_that_becomes_local_keeps_its_transition_time() {
     let w = World::start(MemoryStorage::new(), MemoryStorage::new()).await;
     let since = "2020-01-01T00:00:00Z";

@@ -124,13 +124,13 @@ async fn a_converted_document_is_removed_with_its_apiservice() {
     let mut legacy = of.clone();
     (legacy.name, legacy.group) = ("v1.".into(), "".into());
     for (of, key) in [(of, "apis/g.example.com/v1"), (legacy, "api/v1")] {
-        let told = FetchedDocument {
+        let fetched = FetchedDocument {
             status: 200,
             headers: http::HeaderMap::new(),
             body: r#"{"paths":{}}"#.into(),
             _permit: None,
         };
-        documents.take(&of, told).await.unwrap();
+        documents.take(&of, fetched).await.unwrap();
         assert_eq!(documents.converted().keys(), [key]);
         documents.remove(&of.name);
         assert!(documents.converted().keys().is_empty(), "{key}");

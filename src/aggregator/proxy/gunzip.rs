@@ -26,7 +26,6 @@ const STEP: usize = 2 << 10;
 /// Work of a compressed byte, in bytes of output.
 const WEIGHT: usize = 8;
 
-/// A decompressed body.
 pub(crate) struct Gunzip<B> {
     inner: B,
     /// Go reads all members of a gzip stream, too: several in a row are one text.

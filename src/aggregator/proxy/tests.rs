@@ -82,12 +82,12 @@ async fn an_http2_backend_sees_the_caller_and_the_forwarding_chain() {
 #[tokio::test]
 async fn http1_header_names_are_in_gos_canonical_form() {
     let pki = Pki::new(&["ext.ns.svc"], H1);
-    let (tell, mut told) = mpsc::unbounded_channel();
+    let (sender, mut receiver) = mpsc::unbounded_channel();
     let backend = raw_backend(&pki, move |mut s| {
-        let tell = tell.clone();
+        let sender = sender.clone();
         async move {
             while let Some(seen) = head(&mut s).await {
-                tell.send(seen).unwrap();
+                sender.send(seen).unwrap();
                 s.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
                     .await
                     .unwrap();
@@ -106,7 +106,7 @@ async fn http1_header_names_are_in_gos_canonical_form() {
             "ok"
         );
     }
-    let seen = told.recv().await.unwrap();
+    let seen = receiver.recv().await.unwrap();
     assert!(seen.starts_with("GET /apis/g/v1/x HTTP/1.1\r\n"), "{seen}");
     assert!(
         seen.contains("\r\nX-Remote-Extra-Authentication.kubernetes.io%2fcredential-Id: X509\r\n"),
@@ -143,13 +143,13 @@ async fn bodies_stream_in_both_directions() {
 async fn a_connection_is_added_when_all_streams_are_used() {
     let pki = Pki::new(&["ext.ns.svc"], H2);
     let (go, _) = tokio::sync::broadcast::channel::<()>(1);
-    let (tell, mut told) = mpsc::unbounded_channel();
+    let (sender, mut receiver) = mpsc::unbounded_channel();
     let gate = go.clone();
     // Two streams per connection, so six requests need three connections.
     let backend = Backend::http(&pki, 2, move |_| {
-        let (mut gate, tell) = (gate.subscribe(), tell.clone());
+        let (mut gate, sender) = (gate.subscribe(), sender.clone());
         async move {
-            tell.send(()).unwrap();
+            sender.send(()).unwrap();
             let _ = gate.recv().await;
             response(200, "ok")
         }
@@ -161,7 +161,7 @@ async fn a_connection_is_added_when_all_streams_are_used() {
         let p = p.clone();
         async move { text(p.clone().serve(get("/x"), alice()).await).await }
     });
-    told.recv().await.unwrap();
+    receiver.recv().await.unwrap();
     go.send(()).unwrap();
     assert_eq!(warm.await.unwrap(), "ok");
     let mut all = tokio::task::JoinSet::new();
@@ -170,7 +170,7 @@ async fn a_connection_is_added_when_all_streams_are_used() {
         all.spawn(async move { text(p.clone().serve(get("/x"), alice()).await).await });
     }
     for _ in 0..6 {
-        told.recv().await.unwrap();
+        receiver.recv().await.unwrap();
     }
     assert!(backend.connections.load(Ordering::Relaxed) >= 3);
     go.send(()).unwrap();
@@ -215,7 +215,7 @@ async fn gzip_that_the_client_did_not_request_is_decompressed() {
 async fn a_client_that_disconnects_cancels_its_request_at_the_backend() {
     for alpn in [H1, H2] {
         let pki = Pki::new(&["ext.ns.svc"], alpn);
-        let (tell, mut told) = mpsc::unbounded_channel();
+        let (sender, mut receiver) = mpsc::unbounded_channel();
         struct Gone(mpsc::UnboundedSender<&'static str>);
         impl Drop for Gone {
             fn drop(&mut self) {
@@ -223,10 +223,10 @@ async fn a_client_that_disconnects_cancels_its_request_at_the_backend() {
             }
         }
         let backend = Backend::http(&pki, 100, move |_| {
-            let tell = tell.clone();
+            let sender = sender.clone();
             async move {
-                tell.send("arrived").unwrap();
-                let _gone = Gone(tell);
+                sender.send("arrived").unwrap();
+                let _gone = Gone(sender);
                 std::future::pending::<()>().await;
                 response(200, "")
             }
@@ -234,24 +234,24 @@ async fn a_client_that_disconnects_cancels_its_request_at_the_backend() {
         .await;
         let p = proxy(&backend.authority, &pki.ca_pem);
         let client = tokio::spawn(async move { p.clone().serve(get("/x?watch=1"), alice()).await });
-        assert_eq!(told.recv().await, Some("arrived"));
+        assert_eq!(receiver.recv().await, Some("arrived"));
         client.abort();
-        assert_eq!(told.recv().await, Some("gone"));
+        assert_eq!(receiver.recv().await, Some("gone"));
     }
 }
 
 #[tokio::test]
 async fn a_client_that_disconnects_during_upload_cancels_its_request() {
     let pki = Pki::new(&["ext.ns.svc"], H2);
-    let (tell, mut told) = mpsc::unbounded_channel();
+    let (sender, mut receiver) = mpsc::unbounded_channel();
     let backend = Backend::http(&pki, 100, move |r| {
-        let tell = tell.clone();
+        let sender = sender.clone();
         async move {
             let mut body = r.into_body();
             while let Some(Ok(frame)) = body.frame().await {
-                tell.send(frame.into_data().ok()).unwrap();
+                sender.send(frame.into_data().ok()).unwrap();
             }
-            tell.send(None).unwrap();
+            sender.send(None).unwrap();
             std::future::pending::<()>().await;
             response(200, "")
         }
@@ -262,9 +262,9 @@ async fn a_client_that_disconnects_during_upload_cancels_its_request() {
     let p = proxy(&backend.authority, &pki.ca_pem);
     let client = tokio::spawn(async move { p.clone().serve(r, alice()).await });
     up.send("one").await.unwrap();
-    assert_eq!(told.recv().await.unwrap().unwrap(), "one");
+    assert_eq!(receiver.recv().await.unwrap().unwrap(), "one");
     client.abort();
-    assert_eq!(told.recv().await, Some(None));
+    assert_eq!(receiver.recv().await, Some(None));
 }
 
 #[tokio::test]

@@ -8,7 +8,6 @@ use std::sync::{Arc, OnceLock};
 /// What routing reads of a Service.
 #[derive(Clone, Debug)]
 pub(crate) struct Service {
-    /// The Service's type.
     pub kind: ServiceType,
     /// The first cluster IP, or the string `None` for a headless Service.
     pub cluster_ip: Str,

@@ -111,9 +111,9 @@ fn row(out: &mut String, v: &Value) {
 
 fn endpoint(out: &mut String, e: &Value) {
     let n = |key: &str| e.get(key).as_i64().unwrap_or(0);
-    let turn = match (e.get("weight").as_i64(), n("failover")) {
+    let balancing = match (e.get("weight").as_i64(), n("failover")) {
         (Some(weight), 0) => format!(", weight {weight}"),
-        (Some(weight), turn) => format!(", failover {turn}, weight {weight}"),
+        (Some(weight), tier) => format!(", failover {tier}, weight {weight}"),
         (None, _) => String::new(),
     };
     let left = match e.str_at(&["ejectedFor"]) {
@@ -122,7 +122,7 @@ fn endpoint(out: &mut String, e: &Value) {
     };
     let _ = write!(
         out,
-        "{} {}{left} <small>{} under way, {} connections{turn} {}</small><br>",
+        "{} {}{left} <small>{} under way, {} connections{balancing} {}</small><br>",
         coloured(e.str_at(&["state"])),
         html_escape(e.str_at(&["address"])),
         n("underWay"),

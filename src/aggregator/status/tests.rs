@@ -72,7 +72,7 @@ async fn an_address_that_is_not_used_any_more_is_not_listed() {
     let w = World::start(MemoryStorage::new(), MemoryStorage::new()).await;
     let service = json!({"metadata": {"name": "ext"}, "spec": {"type": "ExternalName", "externalName": "127.0.0.1"}});
     w.services.set("ns/ext", &service);
-    let told = || async {
+    let observed = || async {
         let document = json::decode(w.get("/debug/aggregator").await.1.as_bytes()).unwrap();
         let item = document.get("items").items().first().cloned().unwrap_or_default();
         let of = |e: &Value| format!("{} {}", e.str_at(&["address"]), e.str_at(&["state"]));
@@ -80,7 +80,7 @@ async fn an_address_that_is_not_used_any_more_is_not_listed() {
         (endpoints.join(", "), item.str_at(&["breaker"]).to_owned())
     };
     let until = async |wanted: (String, &str)| {
-        let is = || async { (told().await == (wanted.0.clone(), wanted.1.to_owned())).then_some(()) };
+        let is = || async { (observed().await == (wanted.0.clone(), wanted.1.to_owned())).then_some(()) };
         w.until(&format!("{wanted:?}"), is).await;
     };
     w.api_services.set("v1.g", &apiservice("g", &pki.ca_pem, DEAD.port()));

@@ -165,13 +165,14 @@ impl crate::aggregator::ApiServiceWriter for Writer {
         &self,
         name: &str,
         condition: &crate::aggregator::Condition,
-    ) -> crate::apimachinery::status::Result<()> {
-        if let Some(live) = self.0.object(name) {
-            let now = crate::apimachinery::time::now();
-            self.0
-                .set(name, &crate::aggregator::writer::with_condition(&live, condition, &now));
-        }
-        Ok(())
+    ) -> crate::apimachinery::status::Result<bool> {
+        let Some(live) = self.0.object(name) else {
+            return Ok(false);
+        };
+        let now = crate::apimachinery::time::now();
+        self.0
+            .set(name, &crate::aggregator::writer::with_condition(&live, condition, &now));
+        Ok(crate::aggregator::writer::is_available(&live))
     }
     async fn create(&self, object: Value) -> crate::apimachinery::status::Result<()> {
         self.0.set(object.str_at(&["metadata", "name"]), &object);

@@ -1,4 +1,5 @@
-//! A whole aggregator over in-memory storages, with one built-in group in its delegate.
+//! [`World`]: a whole aggregator over in-memory storages, with one built-in group in its delegate. Tests change the
+//! stored objects and send requests to its head, without a port.
 
 use super::{MemoryStorage, Writer, alice, get, provider, text};
 use crate::aggregator::build::{Aggregator, Config};

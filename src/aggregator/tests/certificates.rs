@@ -120,11 +120,11 @@ async fn nothing_is_sent_if_annotations_are_invalid() {
         "configmap/roots",
     );
     w.api_services.set("v1.g", &o);
-    let told = || async {
+    let reported = || async {
         w.condition("v1.g")
             .starts_with("False/InvalidAnnotations/metadata.annotations[torana.dev/backend-ca-from]: Invalid value")
             .then_some(())
     };
-    w.until("the condition", told).await;
+    w.until("the condition", reported).await;
     assert_eq!(backend.connections.load(Ordering::Relaxed), 0);
 }

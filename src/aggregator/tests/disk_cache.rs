@@ -76,7 +76,7 @@ async fn cached_documents_are_served_after_a_restart_while_a_backend_is_down() {
     };
     w.until("the reason", failing).await;
     // and also that the cached documents are served meanwhile.
-    let told = || async {
+    let served_stale = || async {
         let all = document(&w, "/debug/aggregator").await;
         let documents = all.get("items").items()[0].get("documents").clone();
         let is_stale = |key: &&str| {
@@ -89,5 +89,5 @@ async fn cached_documents_are_served_after_a_restart_while_a_backend_is_down() {
             .count();
         (stale == 3).then_some(())
     };
-    w.until("its documents", told).await;
+    w.until("its documents", served_stale).await;
 }

@@ -94,8 +94,8 @@ async fn oversized_discovery_is_refused_and_shown_in_the_status() {
         ),
     ] {
         let (w, _backend) = with(document).await;
-        let told = || async { w.get("/debug/aggregator").await.1.contains(why).then_some(()) };
-        w.until(why, told).await;
+        let reported = || async { w.get("/debug/aggregator").await.1.contains(why).then_some(()) };
+        w.until(why, reported).await;
         let group = w.aggregated("g").await;
         let version = &group.get("versions").items()[0];
         assert_eq!(version.str_at(&["freshness"]), "Stale");

@@ -332,11 +332,12 @@ async fn document_requests_are_served_without_querying_backends() {
         all
     };
     let before = rig.log.lock().len();
-    let told = documents().await;
+    let first = documents().await;
     assert!(
-        told.iter()
+        first
+            .iter()
             .all(|(status, text)| *status == 200 && text.contains("g/v1") || text.contains("things"))
     );
-    assert_eq!(documents().await, told);
+    assert_eq!(documents().await, first);
     assert_eq!(rig.log.lock().len(), before);
 }

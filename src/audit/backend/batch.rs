@@ -23,7 +23,7 @@ const MAX_KB: usize = 256 << 10;
 /// The sending side of a worker's queue.
 pub(super) struct Queue {
     events: mpsc::Sender<Waiting>,
-    room: Arc<Semaphore>,
+    capacity: Arc<Semaphore>,
 }
 
 /// An event in the queue, with its share of the limit on all.
@@ -37,12 +37,12 @@ impl Queue {
     pub(super) fn new(events: usize) -> (Self, mpsc::Receiver<Waiting>) {
         // `mpsc::channel` panics on zero.
         let (events, waiting) = mpsc::channel(events.max(1));
-        let room = Arc::new(Semaphore::new(MAX_KB));
-        (Self { events, room }, waiting)
+        let capacity = Arc::new(Semaphore::new(MAX_KB));
+        (Self { events, capacity }, waiting)
     }
 
-    /// Adds an event, without its objects if there is no room for them. False if there is no room for it at all; does
-    /// not wait.
+    /// Adds an event, without its objects if there is no capacity for them. False if there is none for the event at
+    /// all; does not wait.
     pub(super) fn add(&self, event: Arc<Event>) -> bool {
         let Ok(place) = self.events.try_reserve() else {
             return false;
@@ -59,7 +59,7 @@ impl Queue {
 
     fn share(&self, event: &Event) -> Option<OwnedSemaphorePermit> {
         let kb = u32::try_from(event.size().div_ceil(1024)).ok()?;
-        self.room.clone().try_acquire_many_owned(kb).ok()
+        self.capacity.clone().try_acquire_many_owned(kb).ok()
     }
 }
 

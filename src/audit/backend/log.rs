@@ -25,7 +25,7 @@ pub(crate) enum Format {
 /// Destination of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
-    /// Standard output.
+    /// Standard output, if the path is `-`.
     Stdout,
     /// A file with rotation.
     File(PathBuf, Rotation),

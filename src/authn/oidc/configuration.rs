@@ -36,7 +36,7 @@ pub enum Mapping {
 /// A condition that must hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// The condition.
+    /// Evaluates to true if it holds.
     pub expression: Expression,
     /// The message if it does not hold; may be empty.
     pub message: String,
@@ -67,7 +67,7 @@ pub struct JwtIssuer {
     pub extra: Vec<(String, Expression)>,
     /// Conditions on the resulting user.
     pub user_rules: Vec<Rule>,
-    /// Accepted signature algorithms.
+    /// Signature algorithms that tokens of this issuer may use.
     pub algorithms: Vec<Algorithm>,
 }
 
@@ -83,7 +83,7 @@ pub struct AnonymousConfig {
 /// A parsed configuration file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Configuration {
-    /// The identity providers.
+    /// `jwt`: the identity providers, in the order of the file.
     pub issuers: Vec<JwtIssuer>,
     /// Anonymous access; `None`: `--anonymous-auth` decides.
     pub anonymous: Option<AnonymousConfig>,
@@ -110,7 +110,7 @@ pub enum Error {
     /// A value of another type.
     #[error("{path}: expected {expected}")]
     Type {
-        /// The field.
+        /// The field, as `jwt[0].issuer.url`.
         path: String,
         /// The type, with its article.
         expected: &'static str,

@@ -44,7 +44,6 @@ pub(super) enum ProviderError {
     Signature,
 }
 
-/// One identity provider.
 pub(crate) struct Provider {
     url: String,
     discovery: String,

@@ -179,6 +179,29 @@ async fn unverifiable_chains_are_rejected_and_nameless_ones_ignored() {
     assert!(ask(&a, &nameless, &h).await.unwrap().is_none());
 }
 
+#[test]
+fn a_path_is_found_among_few_intermediates_of_one_name_and_not_searched_among_many() {
+    use rustls::pki_types::pem::PemObject as _;
+    let root = ca("root");
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::CommonName, "namesake");
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate().unwrap();
+    let issued = params.signed_by(&key, &root.issuer).unwrap().der().clone();
+    let issuer = Issuer::new(params, key);
+    let mut leaf = CertificateParams::default();
+    leaf.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    let leaf = leaf.signed_by(&KeyPair::generate().unwrap(), &issuer).unwrap();
+    let leaf = leaf.der().clone();
+    let namesake = || CertificateDer::from_pem_slice(ca("namesake").pem.as_bytes()).unwrap();
+    let verify = |chain: &[CertificateDer<'_>]| verify_chain(chain, root.pool.roots(), SystemTime::now());
+    assert_eq!(verify(&[leaf.clone(), namesake(), namesake(), issued]), Ok(()));
+    // A search among all of them would end with the library's own limit, 200,000 steps.
+    let many: Vec<_> = std::iter::once(leaf).chain((0..12).map(|_| namesake())).collect();
+    let unknown = Untrusted(webpki::Error::UnknownIssuer.to_string());
+    assert_eq!(verify(&many), Err(unknown));
+}
+
 #[tokio::test]
 async fn replacing_the_ca_revalidates_open_connections() {
     let (old, new) = (ca("ca"), ca("ca"));

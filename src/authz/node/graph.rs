@@ -9,17 +9,13 @@ use super::refs::{ObjectKind, Pod, Volume};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::value::{Str, Value};
 use crate::authz::rbac::Behind;
-use crate::client::{Informer, InformerHandle};
+use crate::client::{CATCH_UP_TIMEOUT, Informer, InformerHandle};
 use crate::storage::{Entry, Storage};
 use crate::sync::Mutex;
 use crate::tasks::{Signal, TaskGroup};
 use arc_swap::ArcSwap;
 use imbl::{HashMap, OrdSet};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
-
-/// How long a decision waits for the graph to catch up.
-const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// An immutable snapshot of the graph. Persistent maps make it cheap to copy on write.
 #[derive(Clone, Default)]
@@ -179,15 +175,24 @@ pub(crate) struct Feeds {
 }
 
 impl Followed {
-    fn is_current(&self) -> bool {
-        self.pods.1.is_current(&*self.pods.0)
+    fn is_current(&self, pods_in: Option<&str>) -> bool {
+        let (storage, pods) = &self.pods;
+        let has_pods = match pods_in {
+            Some(namespace) => pods.is_current_in(&**storage, namespace),
+            None => pods.is_current(&**storage),
+        };
+        has_pods
             && self.volumes.1.is_current(&*self.volumes.0)
             && self.direct.iter().all(|(s, i)| i.is_current(&**s))
     }
 
-    async fn catch_up(&self) {
+    async fn catch_up(&self, pods_in: Option<&str>) {
+        let (storage, pods) = &self.pods;
         // One after the other: all of them are reading already, so the waits overlap.
-        self.pods.1.catch_up(&*self.pods.0).await;
+        match pods_in {
+            Some(namespace) => pods.catch_up_in(&**storage, namespace).await,
+            None => pods.catch_up(&**storage).await,
+        }
         self.volumes.1.catch_up(&*self.volumes.0).await;
         for (storage, informer) in &self.direct {
             informer.catch_up(&**storage).await;
@@ -217,13 +222,15 @@ impl Graph {
         self.view.store(Arc::new(view));
     }
 
-    pub(super) async fn fresh(&self) -> Result<Arc<View>, Behind> {
+    /// The graph with every write that was acknowledged before this call, of Pods only in the namespace `pods_in` (`None`:
+    /// in all; `""`: in none), since a Pod may refer to tens of thousands of objects and take its time.
+    pub(super) async fn fresh(&self, pods_in: Option<&str>) -> Result<Arc<View>, Behind> {
         // Before `follow`, the graph is empty, which must not be taken for "no relationship".
         let followed = self.followed.get().ok_or(Behind)?;
-        if !followed.is_current() {
+        if !followed.is_current(pods_in) {
             // An outdated graph could still allow what a deleted pod needed, so lagging storage fails the
             // decision instead.
-            let caught_up = tokio::time::timeout(CATCH_UP_TIMEOUT, followed.catch_up()).await;
+            let caught_up = tokio::time::timeout(CATCH_UP_TIMEOUT, followed.catch_up(pods_in)).await;
             caught_up.map_err(|_| Behind)?;
         }
         Ok(self.view.load_full())
@@ -327,5 +334,64 @@ impl Feeds {
         for feed in self.direct {
             tasks.spawn_until_stopped("node graph", feed.run());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+    use crate::storage::embedded::{Engine, Options, ResourceConfig};
+    use crate::storage::{Draft, Precondition};
+    use futures_util::FutureExt;
+
+    #[tokio::test]
+    async fn a_pending_pod_delays_decisions_in_its_namespace_only() {
+        let dir = tempfile::tempdir().unwrap();
+        let engine = Engine::open(dir.path(), Options::default()).unwrap();
+        let storage = |plural: &str| -> Arc<dyn Storage> {
+            engine.resource(ResourceConfig {
+                prefix: format!("/registry/{plural}/"),
+                fields: None,
+                compressed: false,
+            })
+        };
+        let sources = Sources {
+            pods: storage("pods"),
+            volumes: storage("persistentvolumes"),
+            attachments: storage("volumeattachments"),
+            slices: None,
+        };
+        let graph = Graph::new();
+        let feeds = graph.follow(&sources);
+        tokio::spawn(feeds.volumes.run());
+        for feed in feeds.direct {
+            tokio::spawn(feed.run());
+        }
+        // Reads only while this test waits for it.
+        let mut pods = std::pin::pin!(feeds.pods.run());
+        for synced in &feeds.synced {
+            tokio::select! {
+                () = synced.wait() => {}
+                () = &mut pods => unreachable!("a feed does not end"),
+            }
+        }
+        let pod = json!({"metadata": {"name": "p", "namespace": "a"}, "spec": {"nodeName": "n1"}});
+        let stored = sources
+            .pods
+            .put("a/p", Precondition::Absent, Draft::new(&pod, Vec::new()), None);
+        stored.await.unwrap();
+        let at_once = |pods_in: Option<&str>| matches!(graph.fresh(pods_in).now_or_never(), Some(Ok(_)));
+        let everywhere = None;
+        assert_eq!(
+            [Some("a"), everywhere, Some("b"), Some("")].map(at_once),
+            [false, false, true, true]
+        );
+        let view = tokio::select! {
+            view = graph.fresh(Some("a")) => view.unwrap(),
+            () = &mut pods => unreachable!("a feed does not end"),
+        };
+        assert!(view.reaches("n1", ObjectKind::Pod, "a", "p"));
+        engine.shutdown();
     }
 }

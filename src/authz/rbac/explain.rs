@@ -148,6 +148,6 @@ impl Rbac {
     /// # Errors
     /// [`Behind`] if the index does not catch up in time.
     pub(crate) async fn explain(&self, attributes: &Attributes<'_>) -> Result<Explanation, Behind> {
-        Ok(Explanation::of(&*self.fresh().await?, attributes))
+        Ok(Explanation::of(&*self.fresh(attributes.namespace).await?, attributes))
     }
 }

@@ -30,33 +30,80 @@ pub(crate) struct Feeds {
 
 /// The sources of the index.
 pub(super) struct Followed {
-    roles: Vec<(Arc<dyn Storage>, Informer<Role>)>,
-    bindings: Vec<(Arc<dyn Storage>, Informer<Binding>)>,
+    /// `None` for an index that never changes.
+    levels: Option<Levels>,
+}
+
+struct Levels {
+    /// ClusterRoles and their bindings, which concern every request.
+    cluster: Level,
+    /// Roles and RoleBindings, which concern requests in their namespace.
+    namespaced: Level,
+}
+
+struct Level {
+    roles: Source<Role>,
+    bindings: Source<Binding>,
+}
+
+struct Source<T> {
+    storage: Arc<dyn Storage>,
+    informer: Informer<T>,
 }
 
 impl Followed {
     /// Sources of an index that never changes.
     pub(crate) fn nothing() -> Self {
-        Self {
-            roles: Vec::new(),
-            bindings: Vec::new(),
-        }
+        Self { levels: None }
     }
 
-    /// True if the index includes every write acknowledged so far.
-    pub(crate) fn is_current(&self) -> bool {
-        self.roles.iter().all(|(s, i)| i.is_current(&**s)) && self.bindings.iter().all(|(s, i)| i.is_current(&**s))
+    /// True if the index includes every write acknowledged so far that concerns requests in `namespace` (`""`: those of
+    /// cluster scope).
+    pub(crate) fn is_current(&self, namespace: &str) -> bool {
+        let Some(Levels { cluster, namespaced }) = &self.levels else {
+            return true;
+        };
+        let local = || namespaced.roles.is_current_in(namespace) && namespaced.bindings.is_current_in(namespace);
+        cluster.roles.is_current() && cluster.bindings.is_current() && (namespace.is_empty() || local())
     }
 
-    /// Waits until the index includes every write acknowledged before this call.
-    pub(crate) async fn catch_up(&self) {
+    /// Waits until the index includes every write acknowledged before this call that concerns requests in `namespace`.
+    pub(crate) async fn catch_up(&self, namespace: &str) {
+        let Some(Levels { cluster, namespaced }) = &self.levels else {
+            return;
+        };
         // One after the other: all of them are reading already, so the waits overlap.
-        for (storage, informer) in &self.roles {
-            informer.catch_up(&**storage).await;
+        cluster.roles.catch_up().await;
+        cluster.bindings.catch_up().await;
+        if !namespace.is_empty() {
+            namespaced.roles.catch_up_in(namespace).await;
+            namespaced.bindings.catch_up_in(namespace).await;
         }
-        for (storage, informer) in &self.bindings {
-            informer.catch_up(&**storage).await;
+    }
+}
+
+impl<T: Send + Sync + 'static> Source<T> {
+    fn new(storage: &Arc<dyn Storage>, informer: Informer<T>) -> Self {
+        Self {
+            storage: storage.clone(),
+            informer,
         }
+    }
+
+    fn is_current(&self) -> bool {
+        self.informer.is_current(&*self.storage)
+    }
+
+    fn is_current_in(&self, namespace: &str) -> bool {
+        self.informer.is_current_in(&*self.storage, namespace)
+    }
+
+    async fn catch_up(&self) {
+        self.informer.catch_up(&*self.storage).await;
+    }
+
+    async fn catch_up_in(&self, namespace: &str) {
+        self.informer.catch_up_in(&*self.storage, namespace).await;
     }
 }
 
@@ -68,17 +115,14 @@ impl Rbac {
         let role = |storage: &Arc<dyn Storage>| {
             let (informer, handle) = Informer::new(storage.clone(), |e: &Entry| Role::parse(&e.decode()));
             let me = self.clone();
-            informer.subscribe(move |c| me.change(|index| index.set_role(c.key, c.new.cloned())));
-            let me = self.clone();
-            // A binding of another informer may have tens of thousands of subjects.
-            (informer, handle.blocking_while(move || me.is_changing()))
+            informer.subscribe(move |c| me.set_role(c.key, c.new.cloned()));
+            (informer, handle)
         };
         let binding = |storage: &Arc<dyn Storage>| {
             let (informer, handle) = Informer::new(storage.clone(), |e: &Entry| Binding::parse(&e.decode()));
             let me = self.clone();
-            informer.subscribe(move |c| me.change(|index| index.set_binding(c.key, c.new.cloned())));
-            let me = self.clone();
-            (informer, handle.blocking_while(move || me.is_changing()))
+            informer.subscribe(move |c| me.set_binding(c.key, c.new.cloned()));
+            (informer, handle)
         };
         let (cluster_roles, feed_cluster_roles) = role(&sources.cluster_roles);
         let (roles, feed_roles) = role(&sources.roles);
@@ -93,17 +137,18 @@ impl Rbac {
             roles: [feed_cluster_roles, feed_roles],
             bindings: [feed_cluster_bindings, feed_bindings],
         };
+        let levels = Levels {
+            cluster: Level {
+                roles: Source::new(&sources.cluster_roles, cluster_roles),
+                bindings: Source::new(&sources.cluster_role_bindings, cluster_bindings),
+            },
+            namespaced: Level {
+                roles: Source::new(&sources.roles, roles),
+                bindings: Source::new(&sources.role_bindings, bindings),
+            },
+        };
         // A second set of stores must not take effect: the index would mix both.
-        let _ = self.followed.set(Followed {
-            roles: vec![
-                (sources.cluster_roles.clone(), cluster_roles),
-                (sources.roles.clone(), roles),
-            ],
-            bindings: vec![
-                (sources.cluster_role_bindings.clone(), cluster_bindings),
-                (sources.role_bindings.clone(), bindings),
-            ],
-        });
+        let _ = self.followed.set(Followed { levels: Some(levels) });
         feeds
     }
 }
@@ -124,3 +169,6 @@ impl Feeds {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -69,6 +69,15 @@ pub(crate) struct RuleList {
     pub cut: bool,
 }
 
+/// The bindings of one scope after a change, for [`Index::set_scope`].
+pub(super) struct ChangedScope {
+    namespace: Str,
+    scope: Scope,
+    /// Key of the binding that changed.
+    key: Str,
+    binding: Option<Arc<Binding>>,
+}
+
 /// A binding that applies to a user.
 pub(crate) struct ApplicableBinding {
     pub binding: Arc<Binding>,
@@ -95,18 +104,22 @@ impl Index {
 
     /// Sets or removes (`None`) a binding. The cost is proportional to its number of subjects.
     pub(crate) fn set_binding(&mut self, key: &str, binding: Option<Arc<Binding>>) {
-        let old = match &binding {
-            Some(new) => self.bindings.insert(key.into(), new.clone()),
-            None => self.bindings.remove(key),
-        };
+        self.set_scope(self.with_binding(key, binding));
+    }
+
+    /// The scope of a binding after that is set or removed (`None`). The cost is proportional to its number of
+    /// subjects.
+    pub(super) fn with_binding(&self, key: &str, binding: Option<Arc<Binding>>) -> ChangedScope {
+        let namespace = key.split_once('/').map_or("", |(namespace, _)| namespace);
+        let mut scope = self.scopes.get(namespace).map(|s| Scope::clone(s)).unwrap_or_default();
         // The old subjects first: a subject that both versions have must end up in the index.
-        if let Some(old) = old {
-            self.edit(&old, |bucket, _| drop(bucket.remove(old.name.as_str())));
+        if let Some(old) = self.bindings.get(key) {
+            scope.edit(old, |bucket, _| drop(bucket.remove(old.name.as_str())));
         }
-        if let Some(new) = binding {
+        if let Some(new) = &binding {
             let role = new.role_key();
             // `edit` goes from last to first: if several subjects are the same user, the first one remains.
-            self.edit(&new, |bucket, subject| {
+            scope.edit(new, |bucket, subject| {
                 let grant = BoundSubject {
                     binding: new.clone(),
                     subject,
@@ -115,34 +128,24 @@ impl Index {
                 bucket.insert(new.name.clone(), grant);
             });
         }
+        ChangedScope {
+            namespace: namespace.into(),
+            scope,
+            key: key.into(),
+            binding,
+        }
     }
 
-    /// Applies `change` to the bucket of each subject of a binding, from last to first, and drops the
-    /// resolved rules cached with it.
-    fn edit(&mut self, binding: &Binding, change: impl Fn(&mut OrdMap<Str, BoundSubject>, usize)) {
-        let scope = &binding.namespace;
-        let mut whole = self.scopes.get(scope).map(|s| Scope::clone(s)).unwrap_or_default();
-        for (number, subject) in binding.subjects.iter().enumerate().rev() {
-            let (map, name) = match subject.target() {
-                Some(Target::User(name)) => (&mut whole.users, name),
-                Some(Target::Group(name)) => (&mut whole.groups, name),
-                None => continue,
-            };
-            let mut bindings = map.get(&name).map(|b| b.bindings.clone()).unwrap_or_default();
-            change(&mut bindings, number);
-            if bindings.is_empty() {
-                map.remove(&name);
-            } else {
-                // A new bucket, not a changed one: readers of older snapshots share the old one, including
-                // its cache.
-                let resolved = ArcSwapOption::empty();
-                map.insert(name, Arc::new(Bucket { bindings, resolved }));
-            }
-        }
-        if whole.users.is_empty() && whole.groups.is_empty() {
-            self.scopes.remove(scope);
+    /// Puts a changed scope in the place of the one that it was made from. Takes a short time, whatever has changed.
+    pub(super) fn set_scope(&mut self, changed: ChangedScope) {
+        match changed.binding {
+            Some(new) => self.bindings.insert(changed.key, new),
+            None => self.bindings.remove(changed.key.as_str()),
+        };
+        if changed.scope.is_empty() {
+            self.scopes.remove(&changed.namespace);
         } else {
-            self.scopes.insert(scope.clone(), Arc::new(whole));
+            self.scopes.insert(changed.namespace, Arc::new(changed.scope));
         }
     }
 
@@ -320,6 +323,32 @@ impl Index {
 // === impl Scope ===
 
 impl Scope {
+    fn is_empty(&self) -> bool {
+        self.users.is_empty() && self.groups.is_empty()
+    }
+
+    /// Applies `change` to the bucket of each subject of a binding, from last to first, and drops the
+    /// resolved rules cached with it.
+    fn edit(&mut self, binding: &Binding, change: impl Fn(&mut OrdMap<Str, BoundSubject>, usize)) {
+        for (number, subject) in binding.subjects.iter().enumerate().rev() {
+            let (map, name) = match subject.target() {
+                Some(Target::User(name)) => (&mut self.users, name),
+                Some(Target::Group(name)) => (&mut self.groups, name),
+                None => continue,
+            };
+            let mut bindings = map.get(&name).map(|b| b.bindings.clone()).unwrap_or_default();
+            change(&mut bindings, number);
+            if bindings.is_empty() {
+                map.remove(&name);
+            } else {
+                // A new bucket, not a changed one: readers of older snapshots share the old one, including
+                // its cache.
+                let resolved = ArcSwapOption::empty();
+                map.insert(name, Arc::new(Bucket { bindings, resolved }));
+            }
+        }
+    }
+
     fn buckets<'a>(&'a self, user: &'a UserInfo) -> impl Iterator<Item = &'a Arc<Bucket>> {
         let own = self.users.get(user.name.as_str());
         own.into_iter()

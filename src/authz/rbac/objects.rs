@@ -29,7 +29,6 @@ pub(crate) struct Role {
 pub(crate) struct Subject {
     /// `User`, `Group` or `ServiceAccount`.
     pub kind: Str,
-    /// The subject's name.
     pub name: Str,
     /// Namespace of a service account; defaults to that of the RoleBinding.
     pub namespace: Str,

@@ -3,7 +3,6 @@
 use super::{UsageError, Values, count, pair};
 use std::path::PathBuf;
 
-/// Aggregator flags.
 #[derive(Clone, Debug)]
 pub(crate) struct AggregatorOptions {
     /// `--proxy-client-cert-file`, `--proxy-client-key-file`; absent for the generated pair.

@@ -8,7 +8,6 @@ use crate::audit::{API_VERSION, Batching, Mode, Truncation};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Audit flags.
 #[derive(Clone, Debug)]
 pub(crate) struct AuditOptions {
     /// `--audit-policy-file`
@@ -19,7 +18,6 @@ pub(crate) struct AuditOptions {
     pub webhook: Option<AuditWebhookOptions>,
 }
 
-/// The log backend.
 #[derive(Clone, Debug)]
 pub(crate) struct AuditLogOptions {
     /// Where events are written.
@@ -32,10 +30,8 @@ pub(crate) struct AuditLogOptions {
     pub truncation: Option<Truncation>,
 }
 
-/// The webhook backend.
 #[derive(Clone, Debug)]
 pub(crate) struct AuditWebhookOptions {
-    /// The webhook's kubeconfig.
     pub config_file: PathBuf,
     /// Delay before the first retry.
     pub initial_backoff: Duration,

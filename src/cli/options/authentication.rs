@@ -7,7 +7,6 @@ use crate::authn::oidc::{JwtIssuer, Mapping, Prefixed};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Authentication flags.
 #[derive(Clone, Debug)]
 pub(crate) struct AuthenticationOptions {
     /// `--anonymous-auth`.
@@ -59,7 +58,6 @@ pub(crate) struct RequestHeaderOptions {
     pub client_ca: Option<PathBuf>,
     /// Allowed common names; empty for any.
     pub allowed_names: Vec<String>,
-    /// User name headers.
     pub username_headers: Vec<String>,
     pub uid_headers: Vec<String>,
     /// Those that the flag names, which are published to extension servers: none by default, as upstream.

@@ -7,7 +7,6 @@ use crate::authz::webhook::{ReviewVersion, WebhookConfig};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Authorization flags.
 #[derive(Clone, Debug)]
 pub(crate) struct AuthorizationOptions {
     /// The authorizers in order; Node and RBAC by default. Read from `config`, if given, by `complete`.

@@ -18,7 +18,6 @@ pub(crate) enum Stage {
     Alpha,
     /// Usually on by default.
     Beta,
-    /// Stable.
     Ga,
     /// To be removed.
     Deprecated,

@@ -3,7 +3,6 @@
 use super::{UsageError, Values, count};
 use std::time::Duration;
 
-/// Generic flags.
 #[derive(Clone, Debug)]
 pub(crate) struct GenericOptions {
     /// `--max-requests-inflight`; 0 for no limit.

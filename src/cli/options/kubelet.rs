@@ -4,7 +4,6 @@ use super::{UsageError, Values, file, pair};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Kubelet flags.
 #[derive(Clone, Debug)]
 pub(crate) struct KubeletOptions {
     /// `--kubelet-certificate-authority`; if absent, kubelets are not verified.

@@ -2,7 +2,6 @@
 
 use super::{UsageError, Values};
 
-/// Log flags.
 #[derive(Clone, Debug)]
 pub(crate) struct LoggingOptions {
     /// `-v`.

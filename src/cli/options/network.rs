@@ -8,7 +8,6 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-/// Service network flags.
 #[derive(Clone, Debug)]
 pub(crate) struct NetworkOptions {
     /// `--service-cluster-ip-range`: one range, or one per address family; single-stack Services use the

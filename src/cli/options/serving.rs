@@ -6,7 +6,6 @@ use crate::serving::{TlsOptions, TlsVersion};
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-/// Secure serving flags.
 #[derive(Clone, Debug)]
 pub(crate) struct ServingOptions {
     /// `--bind-address`.
@@ -40,9 +39,7 @@ pub(crate) struct ServingOptions {
 /// One value of `--tls-sni-cert-key`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SniFiles {
-    /// Certificate chain file.
     pub cert: PathBuf,
-    /// Private key file.
     pub key: PathBuf,
     /// Names to present it for; if empty, those in the certificate.
     pub names: Vec<String>,

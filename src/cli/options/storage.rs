@@ -8,7 +8,6 @@ use crate::storage::etcd::MediaType;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Storage flags.
 #[derive(Clone, Debug)]
 pub(crate) struct StorageOptions {
     /// `--data-dir`.

@@ -23,7 +23,6 @@ use tokio::net::TcpListener;
 
 /// A running webhook; it ends with the test's runtime.
 pub(crate) struct FakeWebhook {
-    /// Where it listens.
     pub address: SocketAddr,
     /// The `caBundle` that verifies it.
     pub ca_bundle: String,

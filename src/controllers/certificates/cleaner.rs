@@ -89,7 +89,6 @@ impl Expiring for Request {
     }
 }
 
-/// Starts the loop.
 pub(crate) fn start(term: &Term) {
     let requests = Loop {
         queue: "certificate_cleaner",

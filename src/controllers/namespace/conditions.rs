@@ -4,7 +4,6 @@ use super::content::{LISTED, Progress};
 use crate::apimachinery::conditions;
 use crate::apimachinery::value::Value;
 
-/// Sets all conditions.
 pub(crate) fn report(namespace: &mut Value, progress: &Progress, now: &str) {
     let bad = |reason: &'static str, message: String| ("True", reason, message);
     let good = |reason: &'static str, message: &str| ("False", reason, message.to_owned());

@@ -13,7 +13,6 @@ pub(crate) const FOREGROUND: &str = "foregroundDeletion";
 /// The finalizer of an object whose dependents are to lose their reference to it.
 pub(crate) const ORPHAN: &str = "orphan";
 
-/// An object's UID.
 pub(crate) type Uid = Arc<str>;
 
 /// The informers' record of an object of any kind.

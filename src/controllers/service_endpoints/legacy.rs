@@ -57,7 +57,6 @@ struct Endpoints {
     events: Recorder,
 }
 
-/// Starts the loop.
 pub(crate) fn start(term: &Term) {
     let queue = term.queue::<Str>(QUEUE);
     let changed = queue.clone();

@@ -41,7 +41,6 @@ struct Mirror {
     events: Recorder,
 }
 
-/// Starts the loop.
 pub(crate) fn start(term: &Term) {
     let queue = term.queue::<Str>(QUEUE);
     let changed = queue.clone();

@@ -27,7 +27,6 @@ const IDENTITY: (&str, &str) = ("apiserver.kubernetes.io/identity", "kube-apiser
 const HOST_NAME: &str = "kubernetes.io/hostname";
 /// How long a server counts as alive after a renewal, in seconds.
 const DURATION: i64 = 3600;
-/// Interval between renewals.
 const RENEW: Duration = Duration::from_secs(10);
 /// Interval between attempts after a failure.
 const RETRY: Duration = Duration::from_secs(1);

@@ -2,7 +2,6 @@
 //! [`pod`] adds what applies to Pods only.
 
 mod container;
-mod disabled_fields;
 mod image;
 mod volume;
 
@@ -82,8 +81,6 @@ pub(crate) fn template(v: &mut Value) {
             }
         }
     };
-    // Here, where every pod and every template passes, instead of in each strategy.
-    disabled_fields::drop_disabled(spec);
     // `serviceAccount` is the deprecated alias; both always carry the same value.
     let account = spec.str_at(&["serviceAccountName"]).to_owned();
     match (account.is_empty(), spec.str_at(&["serviceAccount"]).to_owned()) {

@@ -16,11 +16,8 @@ use crate::registry::strategy::Context;
 use crate::request::UserInfo;
 use async_trait::async_trait;
 
-/// Evaluates SubjectAccessReviews.
 pub(crate) struct SubjectAccessReview(pub ReviewDependencies);
-/// Evaluates LocalSubjectAccessReviews.
 pub(crate) struct LocalSubjectAccessReview(pub ReviewDependencies);
-/// Evaluates SelfSubjectAccessReviews.
 pub(crate) struct SelfSubjectAccessReview(pub ReviewDependencies);
 
 fn invalid(errors: &ErrorList) -> Status {

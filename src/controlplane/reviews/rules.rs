@@ -8,7 +8,6 @@ use crate::registry::resource::CreateHandler;
 use crate::registry::strategy::Context;
 use async_trait::async_trait;
 
-/// Evaluates SelfSubjectRulesReviews.
 pub(crate) struct SelfSubjectRulesReview(pub ReviewDependencies);
 
 fn resource_rule(rule: &PolicyRule) -> Option<Value> {

@@ -14,7 +14,6 @@ use crate::request::user::{AUTHENTICATED, UNAUTHENTICATED};
 use async_trait::async_trait;
 use std::sync::Arc;
 
-/// Evaluates TokenReviews.
 pub(crate) struct TokenReview(pub ReviewDependencies);
 
 /// Evaluates SelfSubjectReviews: returns the caller's own identity.

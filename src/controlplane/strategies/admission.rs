@@ -42,6 +42,10 @@ impl Strategy for Admission {
         Rules {
             // Webhooks and policies hold CEL expressions, which validation compiles; bindings hold none.
             costly_validation: !matches!(self.0, RegistrationKind::Binding(_)),
+            generation_counts_empties: match self.0 {
+                RegistrationKind::Webhooks(_) => &["webhooks"],
+                _ => &[],
+            },
             ..Rules::DEFAULT
         }
     }

@@ -5,9 +5,10 @@
 //! ([`Csr`]) and `approval` ([`Approval`]); spec updates through the main resource are dropped.
 
 use super::common::keep_all_but_status;
-use crate::apimachinery::field::ErrorList;
+use crate::apimachinery::field::{ErrorList, FieldPath};
 use crate::apimachinery::status::Result;
 use crate::apimachinery::time;
+use crate::apimachinery::validation::meta::{MetaRules, validate_object_meta, validate_object_meta_update};
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{elements_mut, restore};
 use crate::controlplane::validation::csr as check;
@@ -89,7 +90,7 @@ impl Strategy for Csr {
     }
 
     fn validate_status_update(&self, new: &Value, old: &Value) -> ErrorList {
-        check::status(new, old)
+        with_metadata(new, old, check::status(new, old))
     }
 
     fn reset_fields(&self, subresource: &str) -> &'static [&'static str] {
@@ -132,6 +133,21 @@ impl SideEffects for Csr {
     async fn end(&self, _cx: &Context, _object: &Value, _outcome: Outcome<'_>) {}
 }
 
+/// The errors of a status or an approval between those of the metadata, which upstream checks before as that of a new
+/// object and afterwards against the stored one.
+fn with_metadata(new: &Value, old: &Value, own: ErrorList) -> ErrorList {
+    const RULES: MetaRules = MetaRules {
+        namespaced: false,
+        name: |_, _| Vec::new(),
+        strict_finalizers: true,
+    };
+    let (metadata, path) = (new.get("metadata"), FieldPath::new("metadata"));
+    let mut out = validate_object_meta(metadata, RULES, &path);
+    out.extend(own);
+    out.extend(validate_object_meta_update(metadata, old.get("metadata"), RULES, &path));
+    out
+}
+
 /// The fields that writers through `approval` never own.
 const APPROVAL_RESETS: &[&str] = &["spec", "status.certificate"];
 
@@ -151,7 +167,7 @@ impl Strategy for Approval {
     }
 
     fn validate_update(&self, new: &Value, old: &Value) -> ErrorList {
-        check::approval(new, old)
+        with_metadata(new, old, check::approval(new, old))
     }
 
     fn reset_fields(&self, _subresource: &str) -> &'static [&'static str] {
@@ -188,6 +204,29 @@ mod tests {
             "Denied",
             "for validation to refuse"
         );
+    }
+
+    #[test]
+    fn metadata_is_checked_before_and_after_a_status() {
+        let of = |label: &str, conditions: Value| {
+            let metadata = json!({"name": "c", "resourceVersion": "1", "labels": {"a": (label)}});
+            json!({"metadata": (metadata), "spec": {"request": ""}, "status": {"conditions": (conditions)}})
+        };
+        let old = of("x", json!([]));
+        let new = of("not valid", json!([{"type": "Failed"}]));
+        let expected = [
+            "metadata.labels",
+            "spec.request",
+            "status.conditions[0].status",
+            "metadata.labels",
+        ];
+        for errors in [
+            Csr.validate_status_update(&new, &old),
+            Approval.validate_update(&new, &old),
+        ] {
+            let fields: Vec<&str> = errors.iter().map(|e| e.field.as_str()).collect();
+            assert_eq!(fields, expected);
+        }
     }
 
     #[test]

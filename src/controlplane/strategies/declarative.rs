@@ -4,6 +4,7 @@
 //! Kinds that need state or async steps implement `Strategy` themselves.
 
 use super::common::{bump_generation, first_generation, keep_all_but_status};
+use super::disabled_fields::drop_disabled;
 use crate::apimachinery::field::ErrorList;
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::restore;
@@ -32,6 +33,8 @@ pub(crate) struct DeclarativeStrategy {
     pub warn_status: fn(&Value) -> Vec<String>,
     /// Top-level members whose change increments the generation; empty if the kind has no generation.
     pub generation: &'static [&'static str],
+    /// The path of the spec of its pods; empty if the kind has no pod template.
+    pub pod_spec: &'static [&'static str],
     /// Makes the status of a new object; `None` if the kind has no status.
     pub status: Option<fn() -> Value>,
     /// Metadata members that a status update cannot change.
@@ -62,6 +65,7 @@ pub(crate) const BASE: DeclarativeStrategy = DeclarativeStrategy {
     warn: |_, _| Vec::new(),
     warn_status: |_| Vec::new(),
     generation: &[],
+    pod_spec: &[],
     status: None,
     status_preserved_metadata: &[],
     status_reset_fields: &["spec"],
@@ -85,6 +89,7 @@ impl Strategy for DeclarativeStrategy {
     }
 
     fn prepare_create(&self, object: &mut Value) {
+        drop_disabled(object, self.pod_spec);
         if !self.generation.is_empty() {
             first_generation(object);
         }
@@ -100,6 +105,8 @@ impl Strategy for DeclarativeStrategy {
     }
 
     fn prepare_update(&self, new: &mut Value, old: &Value) {
+        // Before the specs are compared for the generation.
+        drop_disabled(new, self.pod_spec);
         if self.status.is_some() {
             restore(new, old, &["status"]);
         }

@@ -18,6 +18,7 @@ use crate::controlplane::validation::devices as check;
 use crate::registry::StoreLookup;
 use crate::registry::strategy::{Context, NameRule, Outcome, Rules, SideEffects, Strategy};
 use async_trait::async_trait;
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -43,13 +44,37 @@ pub(crate) const RESOURCE_SLICE: DeclarativeStrategy = DeclarativeStrategy {
         bump_generation(new, old, &["spec"]);
         drop_disabled(new, Some(old));
     },
-    validate: check::slice,
-    validate_update: Some(check::slice_update),
+    validate: |v| check::slice(&without_disabled(v, None)),
+    validate_update: Some(|new, old| check::slice_update(&without_disabled(new, Some(old)), old)),
     warn: |new, _| check::slice_warnings(new),
     ..BASE
 };
 
 const LISTS: [&str; 4] = ["bools", "ints", "strings", "versions"];
+
+/// True if an attribute is a list, even an empty one.
+fn is_list(attribute: &Value) -> bool {
+    LISTS.iter().any(|k| !attribute.get(k).is_null())
+}
+
+/// True if `test` holds for an attribute of a device of the slice.
+fn any_attribute(slice: &Value, test: fn(&Value) -> bool) -> bool {
+    let devices = slice.at(&["spec", "devices"]).items().iter();
+    devices
+        .filter_map(|d| d.get("attributes").as_object())
+        .any(|m| m.iter().any(|(_, a)| test(a)))
+}
+
+/// The slice as it is stored: validation gets the empty lists of the body back, also those that were dropped because
+/// their gate is off.
+fn without_disabled<'v>(v: &'v Value, old: Option<&Value>) -> Cow<'v, Value> {
+    if !any_attribute(v, is_list) {
+        return Cow::Borrowed(v);
+    }
+    let mut stored = v.clone();
+    drop_disabled(&mut stored, old);
+    Cow::Owned(stored)
+}
 
 /// Drops the fields of the disabled feature gates `DRAListTypeAttributes` (list-valued attributes) and
 /// `DRANodeAllocatableResources` (resource mappings), unless the stored slice already uses them.
@@ -60,11 +85,9 @@ fn drop_disabled(v: &mut Value, old: Option<&Value>) {
     let had_mappings = devices
         .iter()
         .any(|d| !d.get("nodeAllocatableResourceMappings").is_empty_value());
-    let has_list = |a: &Value| LISTS.iter().any(|k| !a.get(k).is_null());
-    let had_lists = devices
-        .iter()
-        .filter_map(|d| d.get("attributes").as_object())
-        .any(|m| m.iter().any(|(_, a)| has_list(a)));
+    // What is stored has no empty lists; validation may have added those of the body.
+    let is_full = |a: &Value| LISTS.iter().any(|k| !a.get(k).is_empty_value());
+    let had_lists = old.is_some_and(|old| any_attribute(old, is_full));
     for device in elements_mut(v, &["spec", "devices"]) {
         if !had_mappings {
             device.unset(&["nodeAllocatableResourceMappings"]);
@@ -77,7 +100,7 @@ fn drop_disabled(v: &mut Value, old: Option<&Value>) {
             .as_object()
             .into_iter()
             .flat_map(|m| m.iter())
-            .filter(|(_, a)| has_list(a))
+            .filter(|(_, a)| is_list(a))
             .map(|(k, _)| k.to_owned())
             .collect();
         for name in names {

@@ -36,6 +36,10 @@ pub(crate) const NETWORK_POLICY: DeclarativeStrategy = DeclarativeStrategy {
     validate_update: Some(|new, old| check::network_policy(new, Some(old))),
     warn: |new, _| check::network_policy_warnings(new),
     generation: &["spec"],
+    rules: Rules {
+        generation_counts_empties: &["spec"],
+        ..Rules::DEFAULT
+    },
     ..BASE
 };
 

@@ -7,6 +7,7 @@ mod app_armor;
 mod parts;
 
 use super::common::{bump_generation, first_generation, keep_all_but_status};
+use super::disabled_fields::drop_disabled;
 use crate::apimachinery::field::ErrorList;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status;
@@ -84,6 +85,7 @@ impl Strategy for Pod {
     }
 
     fn prepare_create(&self, object: &mut Value) {
+        drop_disabled(object, &["spec"]);
         first_generation(object);
         let mut status = crate::json!({"phase": "Pending"});
         status.set(&["qosClass"], quality_of_service(object));
@@ -105,6 +107,7 @@ impl Strategy for Pod {
     }
 
     fn prepare_update(&self, new: &mut Value, old: &Value) {
+        drop_disabled(new, &["spec"]);
         restore(new, old, &["status"]);
         bump_generation(new, old, &["spec"]);
     }
@@ -135,6 +138,7 @@ impl Strategy for Pod {
             "resize" => parts::keep_all_but_resources(new, old),
             _ => restore(new, old, &["status"]),
         }
+        drop_disabled(new, &["spec"]);
         bump_generation(new, old, &["spec"]);
     }
 

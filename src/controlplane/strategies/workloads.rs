@@ -58,6 +58,7 @@ pub(crate) const POD_TEMPLATE: DeclarativeStrategy = DeclarativeStrategy {
     validate_update: Some(check::pod_template_update),
     warn: |new, old| template_warnings(new, old, &["template"]),
     generation: &["template"],
+    pod_spec: &["template", "spec"],
     ..BASE
 };
 
@@ -83,6 +84,7 @@ pub(crate) const REPLICATION_CONTROLLER: DeclarativeStrategy = DeclarativeStrate
         out
     },
     status: Some(replicas),
+    pod_spec: &["spec", "template", "spec"],
     ..WITH_SPEC_AND_STATUS
 };
 
@@ -113,6 +115,7 @@ pub(crate) const DEPLOYMENT: DeclarativeStrategy = DeclarativeStrategy {
     // Upstream's `deploymentStatusStrategy` restores the labels and nothing else of the metadata.
     status_preserved_metadata: &["labels"],
     status_reset_fields: &["spec", "metadata.labels"],
+    pod_spec: &["spec", "template", "spec"],
     ..WITH_SPEC_AND_STATUS
 };
 
@@ -127,6 +130,7 @@ pub(crate) const REPLICA_SET: DeclarativeStrategy = DeclarativeStrategy {
         out
     },
     status: Some(replicas),
+    pod_spec: &["spec", "template", "spec"],
     ..WITH_SPEC_AND_STATUS
 };
 
@@ -161,6 +165,7 @@ pub(crate) const STATEFUL_SET: DeclarativeStrategy = DeclarativeStrategy {
     },
     status: Some(|| json!({"replicas": 0, "availableReplicas": 0})),
     rules: Rules::named(NameRule::Label),
+    pod_spec: &["spec", "template", "spec"],
     ..WITH_SPEC_AND_STATUS
 };
 
@@ -199,6 +204,7 @@ pub(crate) const DAEMON_SET: DeclarativeStrategy = DeclarativeStrategy {
     status: Some(
         || json!({"currentNumberScheduled": 0, "desiredNumberScheduled": 0, "numberMisscheduled": 0, "numberReady": 0}),
     ),
+    pod_spec: &["spec", "template", "spec"],
     ..WITH_SPEC_AND_STATUS
 };
 
@@ -237,6 +243,7 @@ pub(crate) const JOB: DeclarativeStrategy = DeclarativeStrategy {
         ),
         ..Rules::DEFAULT
     },
+    pod_spec: &["spec", "template", "spec"],
     ..WITH_SPEC_AND_STATUS
 };
 
@@ -253,6 +260,7 @@ pub(crate) const CRON_JOB: DeclarativeStrategy = DeclarativeStrategy {
         }
         out
     },
+    pod_spec: &["spec", "jobTemplate", "spec", "template", "spec"],
     ..WITH_SPEC_AND_STATUS
 };
 
@@ -330,6 +338,25 @@ mod tests {
         new.set(&["metadata", "annotations", "a"], "b");
         DEPLOYMENT.prepare_update(&mut new, &old);
         assert_eq!(new.at(&["metadata", "generation"]), &2i64.into());
+    }
+
+    #[test]
+    fn disabled_fields_of_templates_are_dropped_and_do_not_count_as_changes() {
+        let pods = json!({"hostname": "h"});
+        let group = json!({"hostname": "h", "schedulingGroup": {"podGroupName": "g"}});
+        let deployment = |pods: &Value| {
+            let template = json!({"spec": (pods.clone())});
+            json!({"metadata": {"generation": 1}, "spec": {"template": (template)}, "status": {}})
+        };
+        let (mut created, mut updated) = (deployment(&group), deployment(&group));
+        DEPLOYMENT.prepare_create(&mut created);
+        DEPLOYMENT.prepare_update(&mut updated, &deployment(&pods));
+        assert_eq!((&created, &updated), (&deployment(&pods), &deployment(&pods)));
+        let mut job = json!({"metadata": {}});
+        let at = ["spec", "jobTemplate", "spec", "template", "spec"];
+        job.set(&at, group);
+        CRON_JOB.prepare_create(&mut job);
+        assert_eq!(job.at(&at), &pods);
     }
 
     #[test]

@@ -14,11 +14,9 @@ use crate::registry::strategy::Context;
 use crate::registry::{Store, StoreLookup};
 use async_trait::async_trait;
 
-/// Default token lifetime.
+/// Upstream's default and limits of `spec.expirationSeconds`.
 const DEFAULT_SECONDS: i64 = 3600;
-/// Minimum requested lifetime.
 const MIN_SECONDS: i64 = 600;
-/// Maximum requested lifetime.
 const MAX_SECONDS: i64 = 1 << 32;
 /// The lifetime that the kubelet requests for projected tokens. Upstream recognizes it by this odd number and
 /// extends the token, for clients that never reload theirs.
@@ -29,7 +27,6 @@ const EXTENDED_SECONDS: i64 = 365 * 24 * 3600;
 /// Configuration of token issuance.
 #[derive(Clone)]
 pub(crate) struct TokenRequests {
-    /// Signs the tokens.
     pub issuer: Issuer,
     /// The server's own audiences, used for requests that name none.
     pub audiences: Vec<String>,

@@ -4,7 +4,7 @@ use super::common::required_segment;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::validation::{
-    dns1123_label, dns1123_subdomain, domain_prefixed_path, net, wildcard_dns1123_subdomain,
+    dns1035_label, dns1123_label, dns1123_subdomain, domain_prefixed_path, net, wildcard_dns1123_subdomain,
 };
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{IMMUTABLE, Seen, invalid_each, required_valid};
@@ -83,12 +83,19 @@ fn spec(out: &mut ErrorList, v: &Value, old: Option<&Value>) {
     }
 }
 
+/// True for an invalid rule of a wildcard host. As upstream, here the names of services still are DNS-1035 labels.
 fn has_invalid_wildcard(rule: &Value) -> bool {
-    let mut errors = ErrorList::new();
-    if rule.str_at(&["host"]).contains('*') {
-        paths(&mut errors, rule, &FieldPath::default());
+    if !rule.str_at(&["host"]).contains('*') {
+        return false;
     }
+    let mut errors = ErrorList::new();
+    paths(&mut errors, rule, &FieldPath::default());
+    let mut services = rule.at(&["http", "paths"]).items().iter();
     !errors.is_empty()
+        || services.any(|p| {
+            let service = p.at(&["backend", "service"]);
+            !service.is_null() && !dns1035_label(service.str_at(&["name"])).is_empty()
+        })
 }
 
 fn rule(out: &mut ErrorList, rule: &Value, tolerates_wildcards: bool, at: &FieldPath) {
@@ -290,16 +297,19 @@ mod tests {
 
     #[test]
     fn stored_rules_of_wildcard_hosts_are_not_checked_again() {
-        let of = |host: &str, path: &str| {
-            let mut v = json!({"spec": {"rules": [{"host": (host), "http": {"paths": [
-                {"path": (path), "pathType": "Exact", "backend": {"service": {"name": "s", "port": {"number": 80}}}}]}}]}});
-            v.set(&["metadata", "name"], "i");
-            v
+        let to = |service: &str, host: &str, path: &str| {
+            let backend = json!({"service": {"name": (service), "port": {"number": 80}}});
+            let path = json!({"path": (path), "pathType": "Exact", "backend": (backend)});
+            json!({"metadata": {"name": "i"}, "spec": {"rules": [{"host": (host), "http": {"paths": [(path)]}}]}})
         };
+        let of = |host: &str, path: &str| to("s", host, path);
         let errors = |new: &Value, old: &Value| update(new, old).len();
         let (stored, good) = (of("*.a", "x"), of("*.a", "/x"));
         assert_eq!((errors(&stored, &stored), errors(&stored, &good)), (0, 1));
         assert_eq!(errors(&of("a", "x"), &stored), 1);
+        // A service's name that is valid today, but was not always, counts as invalid.
+        assert_eq!(errors(&stored, &to("1s", "*.a", "/x")), 0);
+        assert_eq!(errors(&to("1s", "*.a", "/x"), &good), 0);
     }
 
     #[test]

@@ -49,7 +49,6 @@ enum Of<'a> {
         /// True for a mirror pod, which represents a static pod of a kubelet.
         mirror: bool,
     },
-    /// A pod template.
     Template,
 }
 

@@ -5,7 +5,8 @@ use super::common::{int_or_percent, is_zero_or_absent, not_negative, percentage_
 use super::workloads::{always, collisions, finds, mismatch, parts_of_replicas, required_selector, stored_template};
 use super::{claims, go_form, pod};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
-use crate::apimachinery::validation::dns1123_label;
+use crate::apimachinery::validation::meta::{MetaRules, validate_object_meta_update};
+use crate::apimachinery::validation::{dns1123_label, name_is_dns_label};
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{Seen, invalid_each, same};
 
@@ -159,6 +160,8 @@ pub(crate) fn update(new: &Value, old: &Value) -> ErrorList {
     out
 }
 
+/// The errors of a changed status and of the metadata, which upstream checks between the status itself and its
+/// comparison with the stored one.
 pub(crate) fn status(new: &Value, old: &Value) -> ErrorList {
     let mut out = ErrorList::new();
     let (status, path) = (new.get("status"), FieldPath::new("status"));
@@ -173,9 +176,22 @@ pub(crate) fn status(new: &Value, old: &Value) -> ErrorList {
         not_negative(&mut out, status, key, &path);
     }
     parts_of_replicas(&mut out, status, &parts, "cannot be greater than status.readyReplicas");
+    let (metadata, was) = (new.get("metadata"), old.get("metadata"));
+    out.extend(validate_object_meta_update(
+        metadata,
+        was,
+        METADATA,
+        &FieldPath::new("metadata"),
+    ));
     collisions(&mut out, new, old);
     out
 }
+
+const METADATA: MetaRules = MetaRules {
+    namespaced: true,
+    name: name_is_dns_label,
+    strict_finalizers: true,
+};
 
 #[cfg(test)]
 mod tests {
@@ -279,5 +295,19 @@ mod tests {
         assert_eq!(aggregate(&update(&new, &old)), "[]");
         new.set(&["spec", "serviceName"], "x");
         assert!(aggregate(&update(&new, &old)).starts_with("spec: Forbidden: updates to statefulset spec"));
+    }
+
+    #[test]
+    fn metadata_is_checked_between_a_status_and_its_comparison_with_the_stored_one() {
+        let set = |ready: i64, collisions: i64, label: &str| {
+            json!({"metadata": {"name": "v", "resourceVersion": "1", "labels": {"a": (label)}},
+                "status": {"replicas": 1, "readyReplicas": (ready), "collisionCount": (collisions)}})
+        };
+        let errors = status(&set(2, 1, "not valid"), &set(1, 2, "x"));
+        let fields: Vec<&str> = errors.iter().map(|e| e.field.as_str()).collect();
+        assert_eq!(
+            fields,
+            ["status.readyReplicas", "metadata.labels", "status.collisionCount"]
+        );
     }
 }

@@ -70,7 +70,6 @@ struct Part {
 
 // The order of [`Source`] follows its number, so the first key of the inner map is the source that takes effect.
 impl AggregatedDiscovery {
-    /// An empty document.
     pub(crate) fn new() -> Self {
         Self::default()
     }
@@ -271,7 +270,6 @@ fn document(parts: &BTreeMap<GroupVersion, BTreeMap<Source, Part>>) -> Value {
 
 /// Serves the aggregated document if requested, and otherwise the plain list.
 pub(crate) struct Negotiating {
-    /// The aggregated document.
     pub aggregated: Arc<AggregatedDiscovery>,
     /// The handler of the plain list.
     pub plain: Arc<dyn UnprotectedHandler>,

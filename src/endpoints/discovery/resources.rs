@@ -25,7 +25,6 @@ pub(crate) struct Described<'a> {
     pub categories: &'a [Str],
     /// True for namespaced resources.
     pub namespaced: bool,
-    /// The supported verbs.
     pub verbs: Verbs,
     /// True for custom resources, whose verbs and subresources upstream does not sort.
     pub custom: bool,
@@ -36,7 +35,6 @@ pub(crate) struct Described<'a> {
 }
 
 impl<'a> Described<'a> {
-    /// Describes a resource.
     pub(crate) fn of(row: &'a Resource) -> Self {
         let subresources = row.subresources.iter();
         Self {

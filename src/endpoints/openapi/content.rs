@@ -159,10 +159,9 @@ pub(crate) fn serve(
             Wanted::Whole => Response::new(Body::full(body)),
         },
     };
+    // Go finds out the type when it reads the document, which it does not do once a condition has failed.
     if response.status().is_success() {
         set(&mut response, ACCEPT_RANGES, "bytes");
-    }
-    if response.status() != StatusCode::NOT_MODIFIED {
         set(&mut response, CONTENT_TYPE, content_type);
     }
     if let Some(date) = headers::date(modified) {
@@ -266,6 +265,22 @@ mod tests {
             ("lines=1-2", invalid()),
         ] {
             assert_eq!(Wanted::of(range, 10), result, "{range}");
+        }
+    }
+
+    #[test]
+    fn only_documents_that_are_sent_have_a_type() {
+        let modified = OffsetDateTime::from_unix_timestamp(784_111_777).unwrap();
+        for (pairs, status, is_typed) in [
+            (&[][..], 200, true),
+            (&[("range", "bytes=0-0")], 206, true),
+            (&[("if-match", "\"x\"")], 412, false),
+            (&[("if-modified-since", DATE)], 304, false),
+        ] {
+            let response = serve(b"{}".to_vec(), "text/plain; charset=utf-8", modified, &headers(pairs));
+            let typed = response.headers().contains_key(CONTENT_TYPE);
+            assert_eq!((response.status().as_u16(), typed), (status, is_typed), "{pairs:?}");
+            assert_eq!(response.headers()[LAST_MODIFIED], DATE);
         }
     }
 

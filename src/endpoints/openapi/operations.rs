@@ -88,7 +88,6 @@ pub(crate) enum Shape {
     Connect,
 }
 
-/// Capitalises a word.
 fn title(word: &str) -> String {
     let mut chars = word.chars();
     chars

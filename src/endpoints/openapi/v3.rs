@@ -82,7 +82,6 @@ impl OpenApiV3 {
         self.forget(old.get(key));
     }
 
-    /// Removes a document.
     pub(crate) fn remove(&self, key: &str) {
         let old = self.documents.rcu(|all| {
             let mut all = OrdMap::clone(all);

@@ -11,6 +11,7 @@ use crate::registry::Resource;
 use crate::registry::selectable_fields::{ExtractFields, UnstoredFields};
 use crate::storage::extracted_fields::{Fields, shortened};
 use crate::storage::{Entry, MinRevision, Predicate, Revision, Select, VersionMatch};
+use std::hash::{Hash as _, Hasher};
 use std::sync::Arc;
 
 /// Kinds that have field selectors but do not support `metadata.namespace`.
@@ -107,6 +108,13 @@ impl Select for Selectors {
 
     fn prepare(&self, e: &Entry) {
         self.extracted(e);
+    }
+
+    fn identify(&self, mut hasher: &mut dyn Hasher) -> bool {
+        // Definitions extract different values under the same name.
+        let extractor = self.extract.as_ref().map(|(_, of)| of.extractor);
+        (&self.labels, &self.fields, extractor).hash(&mut hasher);
+        true
     }
 }
 
@@ -369,7 +377,20 @@ mod tests {
     use crate::registry::selectable_fields::SelectableFields;
     use crate::registry::strategy::Plain;
     use crate::storage::Draft;
+    use std::collections::BTreeSet;
+    use std::hash::DefaultHasher;
     use std::sync::atomic::{AtomicUsize, Ordering};
+
+    /// A resource whose field `spec.color` is not stored with its entries.
+    fn colored(extract: ExtractFields) -> Resource {
+        let mut resource = row("customs", "ConfigMap", "custom", true, Arc::new(Plain));
+        resource.selectable = Some(SelectableFields {
+            names: Arc::new(["spec.color".into()]),
+            extract,
+            unstored: Some(UnstoredFields::new(Mask::of(&["spec.color"]))),
+        });
+        resource
+    }
 
     #[test]
     fn fields_that_are_not_stored_are_extracted_once_for_all_selectors() {
@@ -379,12 +400,7 @@ mod tests {
             counted.fetch_add(1, Ordering::Relaxed);
             vec![("spec.color".into(), v.str_at(&["spec", "color"]).into())]
         };
-        let mut resource = row("customs", "ConfigMap", "custom", true, Arc::new(Plain));
-        resource.selectable = Some(SelectableFields {
-            names: Arc::new(["spec.color".into()]),
-            extract: Arc::new(extract),
-            unstored: Some(UnstoredFields::new(Mask::of(&["spec.color"]))),
-        });
+        let resource = colored(Arc::new(extract));
         for color in ["red".to_owned(), "r".repeat(1000)] {
             let object = json!({"metadata": {"name": "a"}, "spec": {"color": (color.as_str())}});
             let entry = Draft::new(&object, vec![]).into_entry("ns/a", Revision(1));
@@ -397,5 +413,33 @@ mod tests {
             }
         }
         assert_eq!(extracted.load(Ordering::Relaxed), 2, "once for each entry");
+    }
+
+    #[test]
+    fn equal_selectors_have_one_identity_and_others_another() {
+        let [one, other] = [(); 2].map(|()| colored(Arc::new(|_: &Value| Vec::new())));
+        let identity = |resource: &Resource, query: &str| {
+            let query = ListQuery::parse(&Query::parse(query), resource, true).expect("valid selectors");
+            let selectors = query.predicate(resource).0.expect("not everything");
+            let mut hasher = DefaultHasher::new();
+            assert!(selectors.identify(&mut hasher));
+            hasher.finish()
+        };
+        let different = [
+            "labelSelector=a%3Dx",
+            "labelSelector=a%3Dy",
+            "labelSelector=a!%3Dx",
+            "labelSelector=b,a%20in%20(x,y)",
+            "fieldSelector=metadata.name%3Da",
+            "fieldSelector=metadata.name%3Da&labelSelector=a%3Dx",
+            "fieldSelector=spec.color%3Dred",
+        ];
+        let identities: BTreeSet<u64> = different.iter().map(|query| identity(&one, query)).collect();
+        assert_eq!(identities.len(), different.len());
+        let reordered = "labelSelector=a%20in%20(y,x),b";
+        assert_eq!(identity(&one, different[3]), identity(&one, reordered));
+        // Only values that are extracted depend on the definition.
+        let alike = different.map(|query| identity(&one, query) == identity(&other, query));
+        assert_eq!(alike, [true, true, true, true, true, true, false]);
     }
 }

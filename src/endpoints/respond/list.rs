@@ -9,7 +9,7 @@ mod protobuf;
 mod streamed;
 
 use super::stored::{self, Rows};
-use super::{encoded, gzip, internal_package, not_acceptable, partial, table};
+use super::{encoded, gzip, list_type, not_acceptable, partial, table};
 use crate::api::json::Shape;
 use crate::apimachinery::codec::json::to_string;
 use crate::apimachinery::status::{Result, Status};
@@ -81,7 +81,7 @@ pub(crate) fn list(
 ) -> Result<Response> {
     // Only building the response: chunks that are produced later are measured where the body is polled.
     let _timing = request_parts::timing(super::part_of(negotiated.transform));
-    let answer = Answer {
+    let list = ListResponse {
         entries: listing.entries,
         meta,
         resource,
@@ -89,19 +89,18 @@ pub(crate) fn list(
         headers,
     };
     match negotiated.transform {
-        Transform::None => answer.objects(budget),
-        Transform::Table(version) => answer.table(version, table::Include::parse(query)?),
-        Transform::PartialList(version) => answer.partial(version, budget),
+        Transform::None => list.objects(budget),
+        Transform::Table(version) => list.table(version, table::Include::parse(query)?),
+        Transform::PartialList(version) => list.partial(version, budget),
         Transform::Partial(_) => Err(not_acceptable(format!(
-            "you requested PartialObjectMetadata, but the requested object is a list (*{}.{}List)",
-            internal_package(resource),
-            resource.kind
+            "you requested PartialObjectMetadata, but the requested object is a list (*{})",
+            list_type(resource)
         ))),
     }
 }
 
 /// A list that is about to be sent.
-struct Answer<'a> {
+struct ListResponse<'a> {
     entries: Vec<Arc<Entry>>,
     meta: &'a ListMeta,
     resource: &'a Arc<Resource>,
@@ -109,7 +108,7 @@ struct Answer<'a> {
     headers: &'a HeaderMap,
 }
 
-impl Answer<'_> {
+impl ListResponse<'_> {
     /// True if the stored bytes can be sent as they are.
     fn is_plain(&self) -> bool {
         self.negotiated.media == Media::Json && !self.negotiated.pretty

@@ -203,6 +203,32 @@ async fn tables_and_metadata_are_served_on_request() {
 }
 
 #[tokio::test]
+async fn custom_resources_and_lists_are_told_apart_by_their_items() {
+    let s = serve().await;
+    const CUSTOMS: &str = "/api/v1/namespaces/ns/customs";
+    let body = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}"#;
+    assert_eq!(s.post(CUSTOMS, body).await.code, 201);
+    s.config_map("a", "1").await;
+    let list = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io";
+    for (path, code, message) in [
+        (format!("{CUSTOMS}/a"), 500, "content is not a list"),
+        (
+            format!("{CMS}/a"),
+            406,
+            "you requested PartialObjectMetadataList, but the requested object is not a list (*core.ConfigMap)",
+        ),
+    ] {
+        let refused = s.send("GET", &path, &[(ACCEPT.as_str(), list)], "").await;
+        assert_eq!((refused.code, refused.message()), (code, message.into()), "{path}");
+    }
+    let one = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io";
+    assert_eq!(
+        s.send("GET", CUSTOMS, &[(ACCEPT.as_str(), one)], "").await.message(),
+        "you requested PartialObjectMetadata, but the requested object is a list (*unstructured.UnstructuredList)"
+    );
+}
+
+#[tokio::test]
 async fn large_lists_are_streamed_in_chunks() {
     let s = serve().await;
     for i in 0..40 {

@@ -110,13 +110,13 @@ impl Drop for Served {
 }
 
 /// A response whose body has been read.
-pub(crate) struct Answer {
+pub(crate) struct ReadResponse {
     pub code: u16,
     pub headers: HeaderMap,
     pub text: String,
 }
 
-impl Answer {
+impl ReadResponse {
     pub(crate) fn json(&self) -> Value {
         json::decode(self.text.as_bytes()).unwrap_or_else(|e| panic!("{e}: {}", self.text))
     }
@@ -185,7 +185,6 @@ impl Served {
         store.budget().expect("the engine has one").clone()
     }
 
-    /// Enables CBOR.
     pub(crate) fn with_cbor(mut self) -> Self {
         let service = Arc::get_mut(&mut self.service).expect("no request has been sent");
         service.codecs.cbor = true;
@@ -215,10 +214,10 @@ impl Served {
         self.service.clone().serve(req, Authorized::for_test(user)).await
     }
 
-    pub(crate) async fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+    pub(crate) async fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> ReadResponse {
         let (head, body) = self.raw(method, path, headers, body.to_owned()).await.into_parts();
         let bytes = body.collect(64 << 20).await.expect("a whole body");
-        Answer {
+        ReadResponse {
             code: head.status.as_u16(),
             headers: head.headers,
             text: String::from_utf8_lossy(&bytes).into_owned(),
@@ -229,30 +228,30 @@ impl Served {
         self.service.rows().cloned().collect()
     }
 
-    pub(crate) async fn get(&self, path: &str) -> Answer {
+    pub(crate) async fn get(&self, path: &str) -> ReadResponse {
         self.send("GET", path, &[], "").await
     }
 
-    pub(crate) async fn post(&self, path: &str, body: &str) -> Answer {
+    pub(crate) async fn post(&self, path: &str, body: &str) -> ReadResponse {
         self.send("POST", path, &[(CONTENT_TYPE.as_str(), "application/json")], body)
             .await
     }
 
-    pub(crate) async fn put(&self, path: &str, body: &str) -> Answer {
+    pub(crate) async fn put(&self, path: &str, body: &str) -> ReadResponse {
         self.send("PUT", path, &[], body).await
     }
 
-    pub(crate) async fn patch(&self, path: &str, kind: &str, body: &str) -> Answer {
+    pub(crate) async fn patch(&self, path: &str, kind: &str, body: &str) -> ReadResponse {
         let media = format!("application/{kind}");
         self.send("PATCH", path, &[(CONTENT_TYPE.as_str(), &media)], body).await
     }
 
-    pub(crate) async fn delete(&self, path: &str, body: &str) -> Answer {
+    pub(crate) async fn delete(&self, path: &str, body: &str) -> ReadResponse {
         self.send("DELETE", path, &[], body).await
     }
 
     /// Creates a ConfigMap with one label.
-    pub(crate) async fn config_map(&self, name: &str, label: &str) -> Answer {
+    pub(crate) async fn config_map(&self, name: &str, label: &str) -> ReadResponse {
         let body = format!(r#"{{"metadata":{{"name":"{name}","labels":{{"l":"{label}"}}}},"data":{{"k":"v"}}}}"#);
         let made = self.post("/api/v1/namespaces/ns/configmaps", &body).await;
         assert_eq!(made.code, 201, "{}", made.text);

@@ -8,8 +8,9 @@ use super::super::options::{FieldValidation, WriteQuery};
 use super::super::{body, finish};
 use super::Reply;
 use super::VerbResult;
-use crate::api::decode::quantities_as_written;
-use crate::apimachinery::codec::json;
+use crate::api::TypeDef;
+use crate::api::decode::{quantities_as_written, quantities_of};
+use crate::apimachinery::codec::{json, yaml};
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
@@ -143,9 +144,8 @@ fn decode_body(call: &Call, bytes: &[u8], body_type: body::BodyType, options: &W
     let refused = |text: &str| body::cannot_be_handled(&given, &expected, text);
     // Go reports errors in the document's order, and of the first of several members of a name too.
     let in_document = || body::explained(call.definition()?, bytes, body_type);
-    // YAML numbers are printed from their values before upstream reads them as quantities.
-    if let (body::BodyType::Json, Some(def)) = (body_type, call.definition()) {
-        quantities_as_written(def, bytes, &mut value);
+    if let Some(def) = call.definition() {
+        keep_digits(def, bytes, body_type, &mut value);
     }
     // Explaining the error parses the body again with Go's rules, so it is done only for refused bodies.
     findings.extend(normalize(call, &mut value, |text| {
@@ -169,6 +169,21 @@ fn decode_body(call: &Call, bytes: &[u8], body_type: body::BodyType, options: &W
         body::cannot_be_handled(&given, &expected, &text)
     })?;
     Ok(value)
+}
+
+/// Restores the digits of quantities that the body has as numbers.
+fn keep_digits(def: &'static TypeDef, bytes: &[u8], body_type: body::BodyType, value: &mut Value) {
+    match body_type {
+        body::BodyType::Json => quantities_as_written(def, bytes, value),
+        // Upstream prints YAML's numbers from their values before it reads them as quantities. Only those of its unsigned
+        // integers are not in the tree.
+        body::BodyType::Yaml => {
+            if let Some(exact) = yaml::with_digits(bytes, value) {
+                quantities_of(def, &exact, value);
+            }
+        }
+        body::BodyType::Cbor | body::BodyType::Protobuf => {}
+    }
 }
 
 /// Applies `fieldValidation` to a refused body if it is the endpoint's kind in another version.

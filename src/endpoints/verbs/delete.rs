@@ -1,4 +1,5 @@
-//! DELETE of a single object and of a collection.
+//! DELETE of a single object and of a collection: reads the options, then calls the store in a task of its own, which
+//! ends even if the client disconnects.
 
 use super::super::call::Call;
 use super::super::negotiate::{Negotiated, Offer};

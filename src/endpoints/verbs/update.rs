@@ -1,4 +1,5 @@
-//! PUT of an object or a subresource.
+//! PUT of an object or a subresource: decodes and checks the body ([`update`]), or passes it to the handler of a
+//! subresource with rules of its own ([`custom`]). Conflicts and validation are left to the store.
 
 use super::super::call::Call;
 use super::super::options::WriteQuery;

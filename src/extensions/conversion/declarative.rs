@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! written:  annotation ─ rules (parse) ─ proof (schemas fit, nothing is lost) ─► accepted, or refused
-//! used:     object ─ pair (one step per pair of versions on the way) ─► object of the other version
+//! used:     object ─ pair (one step per pair of versions on the route) ─► object of the other version
 //! ```
 //!
 //! What a version cannot represent travels in an annotation of the object, so that every round trip returns
@@ -139,7 +139,7 @@ fn parse(text: &str) -> Result<Vec<Pair>, Error> {
     Ok(pairs)
 }
 
-/// The shortest way between any two versions.
+/// The shortest route between any two versions.
 fn routes(pairs: &[Arc<Pair>], versions: &[&str]) -> Result<HashMap<(String, String), Vec<Step>>, Error> {
     let mut neighbours: HashMap<&str, Vec<(&str, Step)>> = HashMap::new();
     let mut seen = HashSet::new();
@@ -158,23 +158,23 @@ fn routes(pairs: &[Arc<Pair>], versions: &[&str]) -> Result<HashMap<(String, Str
     let mut routes = HashMap::new();
     for start in versions {
         let mut found: HashMap<&str, Vec<Step>> = HashMap::from([(*start, Vec::new())]);
-        // Breadth first, so the first way found is the shortest: fewer steps keep fewer annotations.
+        // Breadth first, so the first route found is the shortest: fewer steps keep fewer annotations.
         let mut queue = VecDeque::from([*start]);
         // At most one visit per version: versions are few, and routes are computed once per change of the definition.
         while let Some(here) = queue.pop_front() {
             for (next, step) in neighbours.get(here).into_iter().flatten() {
                 if !found.contains_key(next) {
-                    let mut way = found[here].clone();
-                    way.push(step.clone());
-                    found.insert(*next, way);
+                    let mut route = found[here].clone();
+                    route.push(step.clone());
+                    found.insert(*next, route);
                     queue.push_back(*next);
                 }
             }
         }
         for end in versions.iter().filter(|end| *end != start) {
-            let way = found.remove(end);
-            let way = way.ok_or_else(|| Error::NoRoute((*start).to_owned(), (*end).to_owned()))?;
-            routes.insert(((*start).to_owned(), (*end).to_owned()), way);
+            let route = found.remove(end);
+            let route = route.ok_or_else(|| Error::NoRoute((*start).to_owned(), (*end).to_owned()))?;
+            routes.insert(((*start).to_owned(), (*end).to_owned()), route);
         }
     }
     Ok(routes)

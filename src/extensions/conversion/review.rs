@@ -75,7 +75,7 @@ pub enum Unacceptable {
     Type(String),
     /// Another name, namespace or UID than the original.
     Identity(String),
-    /// Malformed metadata.
+    /// Metadata that is no valid ObjectMeta.
     Metadata(String),
 }
 

@@ -1,4 +1,5 @@
-//! [`Catalog`]: the definitions by group and plural, with the versions that are in use.
+//! [`Catalog`]: the definitions by group and plural, each with those of its versions that are in use. The informer of
+//! the definitions writes it, requests read snapshots. Serving a version is left to `version`.
 
 use super::deprecation::deprecation;
 use super::terminating::Flags;

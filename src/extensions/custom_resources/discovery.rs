@@ -177,11 +177,6 @@ impl Discovery {
         for (version, serving) in by_version(group) {
             let gv = GroupVersion::new(name, version);
             let rows = || serving.iter().map(|(d, v)| described(&d.definition, v));
-            // Cheap and dependent on conditions, so rebuilt for every change.
-            let document = resources::aggregated(&gv, rows(), true);
-            self.published
-                .apis
-                .set_group_version(Source::CUSTOM, &gv, PRIORITIES, document);
             let shown: Vec<PublishedDefinition> = serving
                 .iter()
                 .map(|(d, _)| PublishedDefinition::of(&d.definition))
@@ -193,6 +188,12 @@ impl Discovery {
                 let names: Vec<(&str, Vec<&str>)> = names.collect();
                 self.telemetry.requests.serve(name, version, names.into_iter());
             }
+            // Last: `kubectl explain` asks for the OpenAPI document of what it has just discovered. Cheap and dependent on
+            // conditions, so rebuilt for every change.
+            let document = resources::aggregated(&gv, rows(), true);
+            self.published
+                .apis
+                .set_group_version(Source::CUSTOM, &gv, PRIORITIES, document);
             now.insert(gv, shown);
         }
         // Versions that no definition serves any more disappear from all documents.

@@ -6,7 +6,7 @@ use super::catalog::{Catalog, Defined};
 use super::discovery;
 use super::version::Unavailable;
 use crate::apimachinery::status::Status;
-use crate::client::Informer;
+use crate::client::{CATCH_UP_TIMEOUT, Informer};
 use crate::endpoints::negotiate::Codecs;
 use crate::endpoints::options::Query;
 use crate::endpoints::{discovery as documents, respond};
@@ -15,12 +15,6 @@ use crate::server::mux::DynHandler;
 use crate::storage::{MinRevision, Storage};
 use async_trait::async_trait;
 use std::sync::Arc;
-use std::time::Duration;
-
-/// How long a request waits for the informer to see every change that was acknowledged before the request. As long
-/// as for authorization, and longer than reading a definition of megabytes takes on a busy machine: a request that
-/// does not wait finds no definition that was just established.
-const CATCH_UP: Duration = Duration::from_secs(5);
 
 /// Serves custom resources, and the discovery documents of their groups and versions.
 pub(super) struct CustomResourceHandler {
@@ -75,7 +69,7 @@ impl CustomResourceHandler {
         // Waits for the informer rather than decoding the stored definition here, so that all requests see one
         // catalog.
         let reached = self.definitions.reach(stored.revision);
-        tokio::time::timeout(CATCH_UP, reached).await.ok()?;
+        tokio::time::timeout(CATCH_UP_TIMEOUT, reached).await.ok()?;
         self.addressed(info)
     }
 
@@ -98,7 +92,7 @@ async fn catch_up<T: Send + Sync + 'static>(definitions: &Informer<T>, storage: 
     // The check costs one comparison; waiting is only needed shortly after a definition was written.
     if !definitions.is_current(storage) {
         // If the informer lags, the request is served from its current state.
-        let _ = tokio::time::timeout(CATCH_UP, definitions.catch_up(storage)).await;
+        let _ = tokio::time::timeout(CATCH_UP_TIMEOUT, definitions.catch_up(storage)).await;
     }
 }
 
@@ -143,6 +137,7 @@ mod tests {
     use crate::aggregator::testing::MemoryStorage;
     use crate::json;
     use crate::storage::Entry;
+    use std::time::Duration;
 
     #[tokio::test(start_paused = true)]
     async fn a_request_waits_for_a_definition_that_takes_seconds_to_read() {

@@ -1,4 +1,5 @@
-//! Opening and closing the storage of custom resources.
+//! Opens and closes the storage of custom resources. [`Storages`] is implemented by the composition root;
+//! [`Opened`] keeps what is open, and closes a removed resource before one of the same name is opened.
 
 use crate::apimachinery::gvk::GroupResource;
 use crate::storage::Storage;

@@ -15,7 +15,6 @@ pub(crate) struct Condition {
     pub status: &'static str,
     /// Machine-readable reason in CamelCase.
     pub reason: &'static str,
-    /// Human-readable explanation.
     pub message: String,
 }
 

@@ -4,6 +4,7 @@
 
 use super::printed;
 use crate::apimachinery::value::Value;
+use crate::interrupt::pause;
 
 static NULL: Value = Value::Null;
 
@@ -51,6 +52,51 @@ impl<'a> Parts<'a> {
     }
 }
 
+/// True if two parts of versions are equal in Go (`Semantic.DeepEqual`), for which an empty list or map is an absent
+/// one. Validation sees those of the body.
+fn same(a: &Value, b: &Value) -> bool {
+    a == b || equal(a, b, false)
+}
+
+/// As [`same`]; `by_name` is true for maps, whose names are those of properties and not of keywords.
+fn equal(a: &Value, b: &Value, by_name: bool) -> bool {
+    pause();
+    match (a, b) {
+        (Value::Object(a), Value::Object(b)) => {
+            let mut a = a.iter().filter(|(k, v)| by_name || !is_unset(k, v));
+            let mut b = b.iter().filter(|(k, v)| by_name || !is_unset(k, v));
+            let same_member = |((k, a), (l, b)): ((&str, &Value), (&str, &Value))| {
+                k == l
+                    && match k {
+                        _ if by_name => equal(a, b, false),
+                        // Any JSON.
+                        "default" | "enum" | "example" => a == b,
+                        _ => equal(a, b, MAPS.contains(&k)),
+                    }
+            };
+            // Both are sorted by name.
+            a.all(|member| b.next().is_some_and(|other| same_member((member, other)))) && b.next().is_none()
+        }
+        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| equal(a, b, false)),
+        (Value::Null, Value::Array(items)) | (Value::Array(items), Value::Null) => items.is_empty(),
+        _ => a == b,
+    }
+}
+
+/// The keywords of schemas that are maps in Go.
+const MAPS: [&str; 4] = ["definitions", "dependencies", "patternProperties", "properties"];
+
+/// True if Go has no value for a keyword, or an empty list or map.
+fn is_unset(keyword: &str, v: &Value) -> bool {
+    match v {
+        Value::Null => true,
+        // There is a pointer to the lists of these.
+        Value::Array(items) => items.is_empty() && !matches!(keyword, "default" | "example" | "items"),
+        Value::Object(members) => members.is_empty() && MAPS.contains(&keyword),
+        _ => false,
+    }
+}
+
 impl<'a> Internal<'a> {
     pub(super) fn of(definition: &'a Value) -> Self {
         let sent = definition.at(&["spec", "versions"]);
@@ -76,11 +122,12 @@ impl<'a> Internal<'a> {
         ];
         for member in members {
             // Compared pointwise per member: a member moves up only if every version has the same value.
-            let Some(first) = versions.first_mut().map(|v| *member(&mut v.own)) else {
+            let part = |v: &mut Version<'a>| *member(&mut v.own);
+            let Some(first) = versions.first_mut().map(part) else {
                 break;
             };
             // A single version shares everything with itself, so its parts always move to the top.
-            if versions.iter_mut().all(|v| *member(&mut v.own) == first) {
+            if versions.iter_mut().all(|v| same(part(v), first)) {
                 *member(&mut shared) = first;
                 versions.iter_mut().for_each(|v| *member(&mut v.own) = &NULL);
             }

@@ -41,7 +41,6 @@ impl Names {
         &self.singular
     }
 
-    /// The short names.
     pub(crate) fn short(&self) -> &[Str] {
         &self.short
     }

@@ -1,4 +1,4 @@
-//! [`flow_hash`]: the hash of a flow's id, which decides about its queues.
+//! [`flow_hash`]: the hash of a flow's id. The controller makes from it what decides about the flow's queues.
 
 use aws_lc_rs::digest;
 use std::cell::RefCell;
@@ -33,7 +33,8 @@ impl CachedFlow {
     }
 }
 
-/// The hash of a flow's id. Equal to upstream's, so that a flow has the same queues on all servers.
+/// The hash of a flow's id, as upstream defines it. It has no key, so anybody can compute it: the controller
+/// keys it before it chooses queues by it.
 pub(crate) fn flow_hash(schema: &str, distinguisher: &str) -> u64 {
     let (schema, distinguisher) = (schema.as_bytes(), distinguisher.as_bytes());
     if schema.len() + 1 + distinguisher.len() > SHORT_ID {

@@ -5,7 +5,7 @@ use crate::apimachinery::value::Value;
 use crate::request::{RequestInfo, UserInfo};
 
 /// Matches if any of the rules matches.
-pub(super) struct Rules(Vec<Rule>);
+pub(crate) struct Rules(Vec<Rule>);
 
 struct Rule {
     subjects: Vec<Subject>,
@@ -77,7 +77,9 @@ fn strings(list: &Value) -> Vec<String> {
 }
 
 impl Rules {
-    pub(super) fn parse(rules: &Value) -> Self {
+    /// Parses the rules of an object, which may have megabytes.
+    pub(crate) fn of(schema: &Value) -> Self {
+        let rules = schema.at(&["spec", "rules"]);
         Self(rules.items().iter().map(Rule::parse).collect())
     }
 

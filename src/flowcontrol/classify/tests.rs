@@ -59,7 +59,7 @@ fn standard() -> Vec<FlowSchema> {
             let wanted = schema.str_at(&["spec", "priorityLevelConfiguration", "name"]);
             let level = levels.iter().find(|level| **level.name() == *wanted)?;
             let uid = format!("pl-{wanted}").parse().unwrap();
-            Some(FlowSchema::parse(schema, level.clone(), uid))
+            Some(FlowSchema::parse(schema, Rules::of(schema), level.clone(), uid))
         })
         .collect();
     parsed.sort_by(|a, b| a.order().cmp(&b.order()));

@@ -5,7 +5,7 @@ use super::FlowController;
 use super::spec::LevelSpec;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::value::Value;
-use crate::flowcontrol::classify::{FlowSchema, uid};
+use crate::flowcontrol::classify::{FlowSchema, Rules, uid};
 use crate::flowcontrol::level::Level;
 use crate::flowcontrol::seats::{self, Demand, LevelDemand, Limits};
 use http::HeaderValue;
@@ -43,6 +43,10 @@ impl FlowController {
         // Filtered first, so that an unusable `catch-all` object is replaced by the mandatory one.
         let mut levels: Vec<&Value> = levels.into_iter().filter(|l| LevelSpec::parse(l).is_some()).collect();
         add_missing(&mut levels, &self.mandatory.levels);
+        let mut objects: Vec<&Value> = schemas.into_iter().collect();
+        add_missing(&mut objects, &self.mandatory.schemas);
+        // Without the lock, for which the controller's task and scrapes wait: the rules of a schema may have megabytes.
+        let schemas: Vec<(&Value, Rules)> = objects.into_iter().map(|o| (o, Rules::of(o))).collect();
         // Held to the end: two concurrent changes must not interleave levels of one with schemas of the other.
         let mut managed = self.lock();
         let mut before: HashMap<Arc<str>, ManagedLevel> =
@@ -68,20 +72,21 @@ impl FlowController {
         let (idle, busy): (Vec<_>, Vec<_>) = gone.partition(|m| m.level.is_idle());
         managed.extend(busy);
         self.divide(&mut managed);
-        let mut objects: Vec<&Value> = schemas.into_iter().collect();
-        add_missing(&mut objects, &self.mandatory.schemas);
-        let of = |object: &&Value| {
+        let of = |(object, rules): (&Value, Rules)| {
             let name = object.str_at(&["spec", "priorityLevelConfiguration", "name"]);
             let (level, uid) = uids.get(name)?;
-            Some(FlowSchema::parse(object, level.clone(), uid.clone()))
+            Some(FlowSchema::parse(object, rules, level.clone(), uid.clone()))
         };
-        let mut parsed: Vec<FlowSchema> = objects.iter().filter_map(of).collect();
+        let mut parsed: Vec<FlowSchema> = schemas.into_iter().filter_map(of).collect();
         parsed.sort_by(|a, b| a.order().cmp(&b.order()));
         // After the levels, so that a request finds its level configured.
-        self.schemas.store(Arc::new(parsed));
+        let replaced = self.schemas.swap(Arc::new(parsed));
         // A request that has read the previous schemas may still enter an idle level. Without the level here nobody
         // would serve it when its seats become free; the next adjustment removes it or divides the seats again.
         managed.extend(idle.into_iter().filter(|m| !m.is_disused()));
+        // Freeing the rules takes long, too.
+        drop(managed);
+        drop(replaced);
     }
 
     fn new_level(&self, name: &str, spec: LevelSpec) -> ManagedLevel {
@@ -145,5 +150,18 @@ fn add_missing<'a>(objects: &mut Vec<&'a Value>, mandatory: &'a [Value]) {
         if !objects.iter().any(|o| o.name() == object.name()) {
             objects.push(object);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::imagined;
+
+    #[test]
+    fn schemas_are_read_without_the_lock() {
+        let controller = imagined(10);
+        let object = crate::json!({"metadata": {"name": "a"}});
+        let schemas = std::iter::once(&object).inspect(|_| assert!(controller.levels.try_lock().is_some()));
+        controller.digest(schemas, []);
     }
 }

@@ -52,7 +52,6 @@ fn level(name: &str, shares: i64, queue_length: i64) -> Value {
     })
 }
 
-/// The mandatory objects.
 pub(crate) fn mandatory() -> Mandatory {
     let without_uid = |mut object: Value| {
         object.set(&["metadata", "uid"], "");
@@ -152,13 +151,19 @@ fn the_first_matching_schema_whose_level_exists_applies() {
         (&b"fs-busy"[..], &b"pl-busy"[..])
     );
     assert_ne!(entered.flow, get(&controller, "v", "busy").flow, "users are flows");
-    assert_eq!(entered.flow, flow_hash("busy", "u"));
+    assert_eq!(entered.flow, get(&controller, "u", "busy").flow);
+}
+
+#[test]
+fn queues_of_a_flow_differ_between_servers() {
+    let flow = || get(&busy(10).0, "u", "busy").flow;
+    assert_ne!(flow(), flow(), "nobody can compute which names share queues");
 }
 
 /// The hashes were computed with Python's hashlib, by the definition of upstream's `hashFlowID`; the hands by taking
 /// cards out of a list.
 #[test]
-fn flows_have_the_same_queues_as_with_upstream() {
+fn hashes_and_hands_are_upstreams() {
     let dealer = Dealer::try_new(64, 6).expect("a hash suffices for six of 64 queues");
     for (schema, distinguisher, hash, hand) in [
         ("busy", "u", 0xa4cb_945b_5988_d349, [9, 24, 52, 15, 25, 45]),

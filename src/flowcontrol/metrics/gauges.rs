@@ -64,7 +64,6 @@ const BY_LEVEL: [(&str, &str); 12] = [
 ];
 
 impl Gauges {
-    /// Registers the families.
     pub(crate) fn register(telemetry: &Telemetry) -> Self {
         let r = telemetry.registry();
         let timed = |last, help, labels: &[&str]| TimedFamily::register(r, &name(last), help, labels);

@@ -24,7 +24,6 @@ pub(crate) struct Series {
 }
 
 impl Series {
-    /// Without any values.
     pub(crate) fn new(families: &Arc<Families>, level: &Arc<str>, schema: &str) -> Self {
         Self {
             families: families.clone(),

@@ -10,7 +10,6 @@ use std::time::Duration;
 /// Times and account of a request, copied because its slot is freed when it finishes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
-    /// When it arrived.
     pub arrived: Duration,
     /// When it was dispatched; its arrival before that.
     pub started: Duration,
@@ -27,7 +26,6 @@ pub(crate) struct Waiting<'a, T> {
     pub account: u32,
     /// The estimate made when it arrived.
     pub work: WorkEstimate,
-    /// When it arrived.
     pub arrived: Duration,
     /// When it was dispatched.
     pub started: Option<Duration>,
@@ -40,11 +38,8 @@ pub(crate) struct Waiting<'a, T> {
 pub(crate) struct QueueDigest {
     /// Number in the set.
     pub index: u32,
-    /// Waiting requests.
     pub waiting: u32,
-    /// Executing requests.
     pub executing: u32,
-    /// Occupied seats.
     pub seats_in_use: u32,
     /// The meter's reading at which the next request is due.
     pub next_dispatch: SeatSeconds,

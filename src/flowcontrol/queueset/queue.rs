@@ -1,4 +1,5 @@
-//! One queue, and the map of those in use.
+//! [`Queue`]: one queue of a level; and [`QueueMap`]: those that hold something. Plain data; which queue a request
+//! joins and which is served next is decided in the parent module.
 
 use super::requests::List;
 use crate::flowcontrol::seat_seconds::SeatSeconds;
@@ -90,8 +91,8 @@ impl QueueMap {
     }
 }
 
-/// Multiplies the index. Which indices occur follows from the configuration and keyed hashes, so no attack is
-/// possible that a stronger hash would prevent: there are at most as many keys as queues.
+/// Multiplies the index. Which indices occur follows from the configuration and from hashes that the controller
+/// keys, so callers cannot choose indices that collide, and a stronger hash would prevent nothing.
 #[derive(Default)]
 pub(super) struct Spread(u64);
 

@@ -11,7 +11,6 @@ pub(crate) struct Totals {
     pub seats_waiting: u64,
     /// Requests that run, without those in their additional latency.
     pub executing: u32,
-    /// Occupied seats.
     pub seats_in_use: u32,
     /// The progress meter.
     pub r: SeatSeconds,
@@ -34,7 +33,6 @@ pub(crate) struct FlowSchemaStats {
     pub seats_waiting: u64,
     /// Requests that run.
     pub executing: u32,
-    /// Occupied seats.
     pub seats_in_use: u32,
     /// How often the oldest request of the queue to serve did not fit the free seats.
     pub no_accommodation: u64,

@@ -11,9 +11,9 @@ use crate::sync::Mutex;
 pub enum CertError {
     /// The file cannot be read.
     Read {
-        /// The file's path.
+        /// The file that was to be read.
         path: PathBuf,
-        /// The I/O error.
+        /// What the system reported for it.
         source: std::io::Error,
     },
     /// The content is not a usable certificate, key or bundle.

@@ -29,7 +29,6 @@ const TURN: usize = 16 << 10;
 pub(crate) enum Encoding {
     /// Not compressed.
     Identity,
-    /// gzip.
     Gzip,
     /// Raw DEFLATE without the zlib header, as Go's `compress/flate` expects it.
     Deflate,

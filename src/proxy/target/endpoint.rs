@@ -42,7 +42,7 @@ pub struct TargetEndpoint {
     pub failover: u32,
 }
 
-/// A Unix socket.
+/// A Unix socket on which a backend listens, from a URL such as `http+unix:///run/backend.sock`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Socket {
     /// Absolute, without `.` and `..` segments.
@@ -58,9 +58,9 @@ pub struct Socket {
 pub enum Protocol {
     /// TLS, with the HTTP version negotiated by ALPN.
     Tls,
-    /// HTTP/1.1.
+    /// HTTP/1.1 without TLS (`http+unix://`).
     Http1,
-    /// HTTP/2 with prior knowledge.
+    /// HTTP/2 without TLS, with prior knowledge (`h2c+unix://`).
     Http2,
 }
 

@@ -1,20 +1,22 @@
 //! HTTP/2 connections to backends, on `h2` directly: hyper's client would add a task and a channel per
 //! request.
 //!
-//! Entry points: [`connect`] for a connection, [`Stream::exchange`] for a request on it. [`Keepalive`] is its
-//! keepalive. Which connection a request uses is decided in `host::pool`; request bodies are sent by
+//! Entry points: [`connect`] for a connection, [`Stream::exchange`] for a request on it. `keepalive` finds out that a
+//! connection is dead. Which connection a request uses is decided in `host::pool`; request bodies are sent by
 //! `upload`.
 
 mod incoming;
+mod keepalive;
 
 pub(super) use incoming::IncomingBody;
+pub(super) use keepalive::{Keepalive, KeepaliveState, ticks};
 
 use super::GOAWAY;
 use super::connection_limits::ConnectionLimiter;
 use super::upload::{self, Upload};
 use crate::proxy::headers::clean_response;
 use crate::proxy::interim::MAX_INFORMATIONAL;
-use crate::proxy::io::{Connection, ReceiveFlag};
+use crate::proxy::io::Connection;
 use crate::proxy::tcp;
 use crate::request::{Body, InformationalSender};
 use crate::sync::{Mutex, MutexGuard};
@@ -22,7 +24,7 @@ use crate::tasks::coalesce::coalesce;
 use crate::tasks::{Signal, TaskGroup};
 use bytes::Bytes;
 use h2::client::{Builder, ResponseFuture, SendRequest};
-use h2::{Ping, PingPong, Reason, SendStream};
+use h2::{Reason, SendStream};
 use http::{HeaderMap, Method, Request, Response, header};
 use http_body::Body as _;
 use std::future::{Future, poll_fn};
@@ -32,7 +34,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
-use tokio::time::{Instant, Interval, MissedTickBehavior};
+use tokio::time::Instant;
 
 /// Flow-control window of each stream: a slow client makes us buffer at most this much of its response.
 const STREAM_WINDOW: u32 = 1 << 20;
@@ -60,32 +62,6 @@ pub(super) struct Stream {
     connection: Arc<Http2>,
     reused: bool,
 }
-
-/// Keepalive: pings the backend after a period of silence.
-pub(super) struct Keepalive {
-    pings: Option<PingPong>,
-    received: ReceiveFlag,
-    /// Ticks since anything was received.
-    silent_ticks: u32,
-    awaiting: bool,
-}
-
-/// Outcome of one keepalive check.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum KeepaliveState {
-    /// No ping is overdue.
-    Alive,
-    /// It has just failed to answer a ping in time: no new requests are sent on the connection.
-    PingMissed,
-    /// It has not answered for too long: the connection is closed.
-    Dead,
-}
-
-/// Ticks (of one second) without a byte until a ping is sent, until new requests stop, and until the
-/// connection closes.
-const PING_AFTER: u32 = 2;
-const RETIRE_AFTER: u32 = PING_AFTER + 2;
-const CLOSE_AFTER: u32 = PING_AFTER + 5;
 
 /// Why a request got no response.
 pub(super) struct StreamError {
@@ -115,12 +91,7 @@ pub(super) async fn connect(
         .max_header_list_size(HEADER_LIST)
         .handshake(io)
         .await?;
-    let keepalive = Keepalive {
-        pings: connection.ping_pong(),
-        received,
-        silent_ticks: 0,
-        awaiting: false,
-    };
+    let keepalive = Keepalive::new(connection.ping_pong(), received);
     let http2 = Http2 {
         sender: Mutex::new(sender),
         streams: AtomicUsize::new(0),
@@ -159,7 +130,6 @@ impl Http2 {
         &self.ping_missed
     }
 
-    /// Streams in use.
     pub(super) fn streams(&self) -> usize {
         // As in `Stream::drop`.
         self.streams.load(Ordering::SeqCst)
@@ -177,7 +147,6 @@ impl Http2 {
         }
     }
 
-    /// Reserves a stream.
     pub(super) fn stream(self: &Arc<Self>) -> Stream {
         // Relaxed: streams are reserved under the pool's lock, and a stream that ends late is only counted
         // too long.
@@ -344,64 +313,13 @@ fn content_length(headers: &HeaderMap) -> Option<u64> {
     headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-// === impl Keepalive ===
-
-/// The ticks of a connection. Those that this process missed, because it was stopped or got no CPU, are not made up
-/// for: in a row, they would give a connection up before its backend could answer the ping.
-pub(super) fn ticks(period: Duration) -> Interval {
-    let mut ticks = tokio::time::interval_at(Instant::now() + period, period);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    ticks
-}
-
-impl Keepalive {
-    /// Runs one check; to be called every second. Any byte received counts as a sign of life, since a pong
-    /// can be stuck behind a long response on a slow line.
-    pub(super) fn tick(&mut self) -> KeepaliveState {
-        let Some(pings) = &mut self.pings else {
-            return KeepaliveState::Alive;
-        };
-        // Collected only so that h2 accepts the next ping; `received` is the sign of life.
-        if self.awaiting && pings.poll_pong(&mut Context::from_waker(Waker::noop())).is_ready() {
-            self.awaiting = false;
-        }
-        if self.received.take() {
-            self.silent_ticks = 0;
-            return KeepaliveState::Alive;
-        }
-        self.silent_ticks += 1;
-        if self.silent_ticks >= PING_AFTER && !self.awaiting {
-            self.awaiting = pings.send_ping(Ping::opaque()).is_ok();
-        }
-        match self.silent_ticks {
-            CLOSE_AFTER.. => KeepaliveState::Dead,
-            // Once per silence: reported on each tick, it could eject an address again that has answered a probe
-            // meanwhile.
-            RETIRE_AFTER => KeepaliveState::PingMissed,
-            _ => KeepaliveState::Alive,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::proxy::io::TrackedStream;
-    use futures_util::FutureExt as _;
     use http_body_util::BodyExt;
     use http_body_util::StreamBody;
     use tokio::net::UnixStream;
-
-    #[tokio::test(start_paused = true)]
-    async fn missed_ticks_are_not_made_up_for() {
-        let period = Duration::from_secs(1);
-        let mut ticks = ticks(period);
-        tokio::time::advance(period * (CLOSE_AFTER + 1)).await;
-        ticks.tick().await;
-        assert!(ticks.tick().now_or_never().is_none(), "the backend has time to answer");
-        tokio::time::advance(period * 2).await;
-        assert!(ticks.tick().now_or_never().is_some());
-    }
 
     /// Sends a GET over this connection.
     async fn get(connection: UnixStream) -> Result<Response<IncomingBody>, StreamError> {
@@ -474,18 +392,6 @@ mod tests {
             }
             assert_eq!(http2.most_streams(), Some(most));
         }
-    }
-
-    #[tokio::test]
-    async fn a_missed_ping_is_reported_once() {
-        let (here, _silent) = UnixStream::pair().unwrap();
-        let connection = Connection::Plain(TrackedStream::unix(here));
-        // Kept, but not driven: the pings need not be sent.
-        let (_http2, mut keepalive, _driving) = connect(connection, 1, None, Arc::default()).await.unwrap();
-        let states: Vec<_> = (0..CLOSE_AFTER).map(|_| keepalive.tick()).collect();
-        assert_eq!(states.last(), Some(&KeepaliveState::Dead));
-        let missed = states.iter().filter(|s| **s == KeepaliveState::PingMissed).count();
-        assert_eq!(missed, 1, "{states:?}");
     }
 
     #[tokio::test]

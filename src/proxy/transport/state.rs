@@ -12,11 +12,9 @@ pub(crate) struct EndpointState {
     pub address: String,
     /// Requests in flight, watches included.
     pub under_way: usize,
-    /// Open HTTP/2 connections.
     pub http2_connections: usize,
     /// Streams in use on the HTTP/2 connections.
     pub http2_streams: usize,
-    /// Idle HTTP/1.1 connections.
     pub idle_http1_connections: usize,
     /// All connections, including those that are being established.
     pub connections: usize,

@@ -1,4 +1,5 @@
-//! Built-in kinds with two versions, one of which (the *hub*) is stored.
+//! Built-in kinds with two versions, one of which (the *hub*) is stored. A kind implements [`Pair`];
+//! [`PairConversion`] makes the `Conversion` of it. The pairs are in `controlplane/versions`.
 
 use super::{Conversion, Converting, KindVersion, KindVersions, RenameField, Shape};
 use crate::apimachinery::value::Value;

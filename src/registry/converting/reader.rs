@@ -1,4 +1,6 @@
-//! [`Reader`]: turns stored entries into entries of the served version.
+//! [`Reader`]: turns stored entries, of any version of their kind, into entries of the served version. Entries whose
+//! bytes already are what the version serves pass unchanged; others are converted once and cached with their entry.
+//! Writes and watches are left to `storage` and `watch`.
 
 use super::flights::Flights;
 use super::{Converting, KindVersion, KindVersions, NotConverted, RenameField};
@@ -89,6 +91,11 @@ impl Reader {
 
     pub(crate) fn version(&self) -> &KindVersion {
         &self.kind.versions[self.served]
+    }
+
+    /// Distinguishes this reader from all others.
+    pub(crate) fn id(&self) -> usize {
+        self.id
     }
 
     /// The key of this reader's results in the caches of entries and events.

@@ -11,6 +11,7 @@
 use super::reader::{Reader, renamed};
 use super::{KindVersions, RenameField};
 use crate::storage::{Entry, Predicate, Select};
+use std::hash::{Hash as _, Hasher};
 use std::sync::Arc;
 
 /// A predicate, and where it is evaluated.
@@ -22,7 +23,7 @@ pub(super) struct Selection {
 }
 
 /// Who evaluates the first part of a selector.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Reading {
     /// A list, on the compute pool.
     List,
@@ -81,6 +82,12 @@ impl Select for Renamed {
         // Other fields have other names below, so no index lookup is derived from them.
         self.test.requires(field).filter(|_| field.starts_with("metadata."))
     }
+
+    fn identify(&self, mut hasher: &mut dyn Hasher) -> bool {
+        // Its address: two functions that share one were merged because they do the same.
+        ("renamed", self.names).hash(&mut hasher);
+        self.test.identify(hasher)
+    }
 }
 
 /// The part of a selector that can be evaluated before conversion.
@@ -118,6 +125,11 @@ impl Select for Early {
 
     fn prepare(&self, entry: &Entry) {
         self.test.prepare(entry);
+    }
+
+    fn identify(&self, mut hasher: &mut dyn Hasher) -> bool {
+        ("early", self.reader.id(), self.reading).hash(&mut hasher);
+        self.test.identify(hasher)
     }
 }
 

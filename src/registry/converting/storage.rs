@@ -194,6 +194,10 @@ impl Storage for ConvertingStorage {
         self.inner.last_change()
     }
 
+    fn last_change_in(&self, namespace: &str, since: Revision) -> Option<Revision> {
+        self.inner.last_change_in(namespace, since)
+    }
+
     fn peek_revision(&self, key: &str) -> Option<Revision> {
         self.inner.peek_revision(key)
     }

@@ -11,7 +11,6 @@ use crate::apimachinery::value::Value;
 /// The write that a strategy takes part in.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Change<'a> {
-    /// A new object.
     Create,
     /// A change of a stored object.
     Update {

@@ -21,6 +21,9 @@ pub struct Rules {
     /// Whether upstream stores this new object without a default that every read adds. Its first update then
     /// stores the default, even if it changes nothing else.
     pub completed_by_reads: Option<fn(&Value) -> bool>,
+    /// Top-level members in which an update changes the generation also by an empty list or map that the stored object
+    /// cannot have (NetworkPolicies, webhook configurations).
+    pub generation_counts_empties: &'static [&'static str],
     /// The time to live of stored objects in seconds (events).
     pub ttl_seconds: Option<u64>,
     /// True if validating an object may take long, however small it is: its schema has CEL rules or is complex,
@@ -38,6 +41,7 @@ impl Rules {
         deprecation: None,
         wire_annotations: &[],
         completed_by_reads: None,
+        generation_counts_empties: &[],
         ttl_seconds: None,
         costly_validation: false,
     };
@@ -83,6 +87,8 @@ pub(crate) struct MetaChecks {
     pub against_old: bool,
     /// An update of status or another part also validates the metadata against the stored one.
     pub in_subresources: bool,
+    /// The kind's validation of a status or an approval includes that of the metadata, in an order of its own.
+    pub status_includes_metadata: bool,
     /// The order of the errors of both.
     pub order: UpdateOrder,
 }
@@ -107,6 +113,7 @@ impl MetaChecks {
         as_new: 1,
         against_old: true,
         in_subresources: true,
+        status_includes_metadata: false,
         order: UpdateOrder::New,
     };
     /// As [`BOTH`](Self::BOTH), in another order.
@@ -130,6 +137,7 @@ impl MetaChecks {
         as_new: 0,
         against_old: false,
         in_subresources: false,
+        status_includes_metadata: false,
         strict_finalizers: false,
         order: UpdateOrder::New,
     };

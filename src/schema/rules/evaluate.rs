@@ -304,7 +304,6 @@ impl Evaluation<'_> {
         self.verdict.errors.push(FieldError::invalid(&path, shown, why));
     }
 
-    /// Ends the evaluation.
     fn stop(&mut self, site: &Site<'_, '_>, why: &str) -> ControlFlow<()> {
         self.fail(site, why.to_owned());
         ControlFlow::Break(())

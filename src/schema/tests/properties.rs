@@ -1,6 +1,8 @@
 //! Properties of arbitrary objects and configurations.
 
+use super::apply::by;
 use super::*;
+use crate::apimachinery::apply::FieldSet;
 use proptest::prelude::*;
 
 fn tree() -> impl Strategy<Value = Value> {

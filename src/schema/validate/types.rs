@@ -1,4 +1,5 @@
-//! The type of a value, and the many ways in which a format changes how upstream checks it.
+//! Checks the type of a value, with upstream's messages. A format changes how upstream checks the type, in ways that
+//! differ by format; the cases are in `Validator::types`.
 
 use super::numbers::is_json_integer;
 use super::{Outcome, Validator};

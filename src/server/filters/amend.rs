@@ -1,4 +1,4 @@
-//! Post-processing of responses in the filters.
+//! [`amended`]: changes the response of the inner handler in place, for filters that add headers to it.
 
 use crate::request::Response;
 use pin_project_lite::pin_project;

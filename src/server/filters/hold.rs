@@ -1,4 +1,5 @@
-//! Holds a guard until a response body has been sent.
+//! [`until_sent`]: holds a guard, such as a seat or the count of a request in flight, until the response's body has
+//! been sent or dropped.
 
 use crate::request::body::BoxError;
 use crate::request::{Body, Response};

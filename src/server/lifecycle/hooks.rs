@@ -3,11 +3,9 @@
 
 use crate::request::body::BoxError;
 use crate::server::health::{Endpoints, HealthCheck};
-use crate::tasks::TaskGroup;
+use crate::tasks::{Signal, TaskGroup};
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
@@ -21,8 +19,8 @@ pub(crate) struct HookContext {
 /// A hook that runs once the server serves. The health check `poststarthook/<name>` fails until it returns.
 /// An error is fatal for the process.
 pub(crate) struct PostStartHook {
-    name: String,
-    done: Arc<AtomicBool>,
+    name: &'static str,
+    done: Signal,
     run: Box<dyn FnOnce(HookContext) -> BoxFuture<Result<(), BoxError>> + Send + Sync>,
 }
 
@@ -30,38 +28,36 @@ pub(crate) struct PostStartHook {
 #[derive(Debug, thiserror::Error)]
 #[error("post-start hook {name:?} failed: {source}")]
 pub(crate) struct HookError {
-    name: String,
+    name: &'static str,
     source: BoxError,
 }
 
 impl PostStartHook {
-    /// A hook with this name.
-    pub(crate) fn new<F>(name: impl Into<String>, run: impl FnOnce(HookContext) -> F + Send + Sync + 'static) -> Self
+    pub(crate) fn new<F>(name: &'static str, run: impl FnOnce(HookContext) -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = Result<(), BoxError>> + Send + 'static,
     {
         Self {
-            name: name.into(),
-            done: Arc::new(AtomicBool::new(false)),
+            name,
+            done: Signal::new(name),
             run: Box::new(|cx| Box::pin(run(cx))),
         }
     }
 
-    /// The hook's name.
-    pub(crate) fn name(&self) -> &str {
-        &self.name
+    pub(crate) fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Fires when the hook has returned without an error.
+    pub(crate) fn done(&self) -> &Signal {
+        &self.done
     }
 
     /// The hook's health check.
     pub(crate) fn check(&self) -> HealthCheck {
         let done = self.done.clone();
         HealthCheck::new(format!("poststarthook/{}", self.name), Endpoints::ALL, move || {
-            // Pairs with the release below: who sees the hook done also sees its effects.
-            if done.load(Ordering::Acquire) {
-                Ok(())
-            } else {
-                Err("not finished")
-            }
+            if done.fired() { Ok(()) } else { Err("not finished") }
         })
         .with_livez_grace()
     }
@@ -76,10 +72,10 @@ impl PostStartHook {
     pub(crate) async fn run(self, cx: HookContext) -> Result<(), HookError> {
         match (self.run)(cx).await {
             Ok(()) => {
-                self.done.store(true, Ordering::Release);
+                self.done.fire();
                 Ok(())
             }
-            // `done` stays false, so the check fails until the process ends.
+            // `done` never fires, so the check fails until the process ends.
             Err(source) => Err(HookError {
                 name: self.name,
                 source,
@@ -95,7 +91,6 @@ pub(crate) struct PreShutdownHook {
 }
 
 impl PreShutdownHook {
-    /// A hook with this name.
     pub(crate) fn new(name: impl Into<String>, run: impl Future<Output = ()> + Send + 'static) -> Self {
         Self {
             name: name.into(),

@@ -14,12 +14,13 @@ const SHARE: usize = 4;
 /// Terms of a watch's selectors that are not counted.
 const USUAL_TERMS: usize = 4;
 /// The other terms of the selectors of all watches together. One thread compares every event with the
-/// selectors of all watches of its resource, at some 20 ns per term, twice: the state before and after.
+/// selectors of all watches of its resource, at some 20 ns per term, twice: the state before and after. Equal
+/// selectors are compared once (`storage/cacher/hub`), but counted each, since all may differ.
 const MAX_TERMS: usize = 32 << 10;
 /// The same for the watches of one user: about 200 µs.
 const MAX_TERMS_PER_USER: usize = 4 << 10;
 
-/// Limits on watches.
+/// Limits on the number of watches and on what they keep in memory.
 #[derive(Clone, Copy, Debug)]
 pub struct WatchBounds {
     /// Watches of all users together; 0 is unlimited.
@@ -47,9 +48,9 @@ impl Default for WatchBounds {
 /// The limit that refused a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TooMany {
-    /// The per-user limit.
+    /// [`WatchBounds::per_user`].
     PerUser,
-    /// The limit for all users.
+    /// [`WatchBounds::max_total`].
     Total,
     /// One of the limits on the terms of selectors.
     Terms,

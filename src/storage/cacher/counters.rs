@@ -84,14 +84,14 @@ pub struct Waits {
 pub struct WaitHistogram {
     /// Cumulative counts: waits of at most [`WAIT_BUCKETS`]`[i]` seconds.
     pub buckets: [u64; WAIT_BUCKETS.len()],
-    /// Number of waits.
+    /// All waits, also those above the last bound.
     pub count: u64,
     /// Total duration, in seconds.
     pub seconds: f64,
 }
 
 impl Waits {
-    /// Records a wait.
+    /// Records a wait of this length.
     pub fn observe(&self, took: Duration) {
         // Waits above the last bound count only in `count`, as Prometheus' +Inf bucket.
         let at = WAIT_BUCKETS.partition_point(|bound| *bound < took.as_secs_f64());
@@ -103,7 +103,7 @@ impl Waits {
         self.nanos.add(took.as_nanos() as u64);
     }
 
-    /// Reads the histogram.
+    /// The counts so far, cumulative as Prometheus expects them.
     pub fn read(&self) -> WaitHistogram {
         let mut below = 0;
         let buckets = std::array::from_fn(|i| {

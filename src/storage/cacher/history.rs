@@ -349,6 +349,14 @@ impl History {
         Ok(self.events.range(first..).take(most).map(|(_, e)| e.clone()).collect())
     }
 
+    /// The events after `since`, newest first; `None` if some were discarded, or if there are too many to visit under
+    /// the lock.
+    pub(super) fn newest_after(&self, since: Revision) -> Option<impl Iterator<Item = &Event>> {
+        let first = self.events.partition_point(|(_, e)| e.entry.revision <= since);
+        let known = since >= self.base && self.events.len() - first <= TRIMMED_AT_ONCE;
+        known.then(|| self.events.range(first..).rev().map(|(_, e)| &**e))
+    }
+
     /// Prepares the reconstruction of the state at `revision`, given the current state.
     ///
     /// # Errors

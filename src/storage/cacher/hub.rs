@@ -1,21 +1,25 @@
 //! [`Hub`]: the watchers of a resource, indexed by scope, and the event queue of each ([`Subscriber`]).
 //!
 //! An event is offered to the watchers of the whole resource, of its namespace and of its key; other watchers
-//! cost nothing. Queues are bounded: a watch whose queue stays full longer than [`FULL_QUEUE_GRACE`] or
-//! reaches [`HARD_LIMIT`] is ended. The dispatcher never waits for a reader and never skips an event.
+//! cost nothing. Of those that it concerns, watchers with equal selectors are neighbours in the index, and the
+//! selector is evaluated once for all of them ([`offer`]).
+//!
+//! Queues are bounded: a watch whose queue stays full longer than [`FULL_QUEUE_GRACE`] or reaches
+//! [`HARD_LIMIT`] is ended. The dispatcher never waits for a reader and never skips an event.
 //! (Upstream: `cache_watcher.go` and `time_budget.go` in `pkg/storage/cacher`.)
 //!
 //! Unread items keep old versions of objects alive. [`sweep`] cancels watches that keep too much or have
 //! not been read for too long: they release everything and end, and the client resumes.
 
 use super::backlog::Backlog;
-use super::scope::{Change, Scope};
+use super::scope::{Change, Scope, SelectorId};
+use super::sharded::Sharded;
 use super::snapshot::INDEXED;
 use crate::storage::budget::WatchBounds;
-use crate::storage::{Event, Revision};
+use crate::storage::{Event, EventType, Revision};
 use crate::sync::Mutex;
 use futures_util::task::AtomicWaker;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -94,16 +98,13 @@ impl Subscriber {
         }
     }
 
-    /// Queues the events that this watcher should see.
-    fn offer(&self, events: &[Arc<Event>], now: Instant, discarded_at: u64) -> Offer {
-        let mut wanted = events
-            .iter()
-            // Its snapshot or replay already contains older events; delivering one twice would look like a
-            // change.
-            .filter(|e| e.entry.revision > self.after)
-            .filter_map(|e| Some((e.seen_by(&self.scope.predicate)?, e)))
-            .peekable();
-        if wanted.peek().is_none() {
+    /// Queues those of the selected changes, in revision order, that the watcher should see.
+    fn offer(&self, selected: &[(EventType, &Arc<Event>)], now: Instant, discarded_at: u64) -> Offer {
+        // Its snapshot or replay already contains older changes; delivering one twice would look like another
+        // change.
+        let older = selected.partition_point(|(_, event)| event.entry.revision <= self.after);
+        let wanted = &selected[older..];
+        if wanted.is_empty() {
             return Offer::Nothing;
         }
         // Reached only if an event matches: other watchers' queues are not locked.
@@ -113,7 +114,7 @@ impl Subscriber {
         }
         // If the queue was not empty, the reader has been woken already and has not drained it yet.
         let sleeps = q.changes.is_empty();
-        for (kind, event) in wanted {
+        for &(kind, event) in wanted {
             if q.changes.len() >= self.full_at {
                 // The grace period starts with the first event that finds the queue full, not when the queue
                 // fills up: a reader that drains a burst in time is never at risk.
@@ -230,10 +231,40 @@ fn namespace(event: &Arc<Event>) -> &str {
     key.find('/').map_or("", |i| &key[..=i])
 }
 
-type Group = BTreeMap<u64, Arc<Subscriber>>;
+/// Watchers in the order of their selectors, then of their ids.
+type Group = BTreeMap<(SelectorId, u64), Arc<Subscriber>>;
+/// Groups by what their watchers have in common.
+type Groups = Sharded<Group>;
 
-/// A watcher, and the range of the events to offer to it.
-pub(super) type Concerned = (Arc<Subscriber>, Range<usize>);
+/// The watchers that a batch of events concerns by their keys.
+pub(super) struct Concerned {
+    /// Those of the first run, then those of the second, and so on.
+    watchers: Vec<Arc<Subscriber>>,
+    runs: Vec<Run>,
+}
+
+/// Consecutive watchers with equal selectors, and the events to offer to them.
+struct Run {
+    watchers: usize,
+    events: Range<usize>,
+}
+
+impl Concerned {
+    fn add(&mut self, group: Option<&Group>, events: &Range<usize>) {
+        let mut last = None;
+        for ((selector, _), watcher) in group.into_iter().flatten() {
+            self.watchers.push(watcher.clone());
+            match self.runs.last_mut().filter(|_| last == Some(selector)) {
+                Some(run) => run.watchers += 1,
+                None => self.runs.push(Run {
+                    watchers: 1,
+                    events: events.clone(),
+                }),
+            }
+            last = Some(selector);
+        }
+    }
+}
 
 /// All watchers of a resource, grouped so that an event finds the interested ones by lookup.
 #[derive(Default)]
@@ -241,11 +272,11 @@ pub(super) struct Hub {
     next: u64,
     everything: Group,
     /// By exact key, or by a namespace with its trailing slash.
-    scoped: HashMap<Box<str>, Group>,
+    scoped: Groups,
     /// Watchers of the whole resource whose selector requires one value of the indexed field, by that value.
-    by_index: HashMap<Box<str>, Group>,
-    /// Prefixes of any other shape; checked one by one.
-    other_prefixes: Group,
+    by_index: Groups,
+    /// By a prefix of any other shape; checked one by one.
+    other_prefixes: Groups,
     /// Watchers of all groups: adding up those of a hundred thousand keys would hold the lock for milliseconds.
     count: usize,
     closed: bool,
@@ -256,7 +287,7 @@ enum Place<'a> {
     Scoped(&'a str),
     ByIndex(&'a str),
     Everything,
-    OtherPrefixes,
+    OtherPrefix(&'a str),
 }
 
 impl Place<'_> {
@@ -270,14 +301,20 @@ impl Place<'_> {
         } else if scope.prefix.is_empty() {
             Place::Everything
         } else {
-            Place::OtherPrefixes
+            Place::OtherPrefix(&scope.prefix)
         }
     }
 }
 
+/// The group of this key, which may be new.
+fn group_of<'a>(groups: &'a mut Groups, key: &str) -> &'a mut Group {
+    groups.shard_mut(key).entry(key.into()).or_default()
+}
+
 /// Removes a watcher from its group, and a group without watchers: empty ones would grow the map with every key
 /// ever watched. Returns the watcher.
-fn remove_from(groups: &mut HashMap<Box<str>, Group>, key: &str, id: u64) -> Option<Arc<Subscriber>> {
+fn remove_from(groups: &mut Groups, key: &str, id: (SelectorId, u64)) -> Option<Arc<Subscriber>> {
+    let groups = groups.shard_mut(key);
     let group = groups.get_mut(key)?;
     let removed = group.remove(&id);
     if group.is_empty() {
@@ -289,35 +326,35 @@ fn remove_from(groups: &mut HashMap<Box<str>, Group>, key: &str, id: u64) -> Opt
 impl Hub {
     /// Adds a watcher; `None` if the hub is closed.
     pub(crate) fn add(&mut self, s: Arc<Subscriber>) -> Option<u64> {
-        // The end has been told already: this one would wait for ever.
+        // The end has been announced already: this one would wait for ever.
         if self.closed {
             return None;
         }
         self.next += 1;
         let id = self.next;
         let group = match Place::of(&s.scope) {
-            Place::Scoped(key) => self.scoped.entry(key.into()).or_default(),
-            Place::ByIndex(value) => self.by_index.entry(value.into()).or_default(),
+            Place::Scoped(key) => group_of(&mut self.scoped, key),
+            Place::ByIndex(value) => group_of(&mut self.by_index, value),
             Place::Everything => &mut self.everything,
-            Place::OtherPrefixes => &mut self.other_prefixes,
+            Place::OtherPrefix(prefix) => group_of(&mut self.other_prefixes, prefix),
         };
-        group.insert(id, s.clone());
+        group.insert((s.scope.selector, id), s.clone());
         self.count += 1;
         Some(id)
     }
 
     pub(crate) fn remove(&mut self, id: u64, s: &Subscriber) {
+        let id = (s.scope.selector, id);
         // Only its own group: those of other kinds may have the same key.
         let removed = match Place::of(&s.scope) {
             Place::Scoped(key) => remove_from(&mut self.scoped, key, id),
             Place::ByIndex(value) => remove_from(&mut self.by_index, value, id),
             Place::Everything => self.everything.remove(&id),
-            Place::OtherPrefixes => self.other_prefixes.remove(&id),
+            Place::OtherPrefix(prefix) => remove_from(&mut self.other_prefixes, prefix, id),
         };
         self.count -= usize::from(removed.is_some());
     }
 
-    /// Number of watchers.
     pub(crate) fn len(&self) -> usize {
         self.count
     }
@@ -328,44 +365,43 @@ impl Hub {
 
     /// The watchers that the events concern by their keys, each with the events to offer, in order. A watcher
     /// occurs once for each run of events that concern it.
-    pub(crate) fn concerned(&self, events: &[Arc<Event>]) -> Vec<Concerned> {
-        // At least these are concerned.
-        let mut concerned = Vec::with_capacity(self.everything.len());
-        let mut add = |group: Option<&Group>, events: &Range<usize>| {
-            let all = group.into_iter().flat_map(BTreeMap::values);
-            concerned.extend(all.map(|s| (s.clone(), events.clone())));
+    pub(crate) fn concerned(&self, events: &[Arc<Event>]) -> Concerned {
+        let mut concerned = Concerned {
+            // At least these are concerned.
+            watchers: Vec::with_capacity(self.everything.len()),
+            runs: Vec::new(),
         };
         // One entry for the whole batch: each of them locks its queue once.
-        add(Some(&self.everything), &(0..events.len()));
-        if !self.scoped.is_empty() {
+        concerned.add(Some(&self.everything), &(0..events.len()));
+        if !self.scoped.is_unused() {
             // One offer per run of events in a namespace, so that each queue is locked once per run.
             let mut start = 0;
             for run in events.chunk_by(|a, b| namespace(a) == namespace(b)) {
-                add(self.scoped.get(namespace(&run[0])), &(start..start + run.len()));
+                let group = self.scoped.get(namespace(&run[0]));
+                concerned.add(group, &(start..start + run.len()));
                 start += run.len();
             }
         }
         for (i, event) in events.iter().enumerate() {
             let this = i..i + 1;
             let key = &*event.entry.key;
-            add(self.scoped.get(key), &this);
-            if !self.by_index.is_empty() {
+            concerned.add(self.scoped.get(key), &this);
+            if !self.by_index.is_unused() {
                 // An object that moves between values concerns the watchers of both.
                 let now = event.entry.field(INDEXED);
                 let before = event.previous.as_ref().and_then(|e| e.field(INDEXED));
                 // At the old value the watcher sees a deletion, at the new one an addition.
                 for value in [now, before.filter(|b| now != Some(*b))].into_iter().flatten() {
-                    add(self.by_index.get(value), &this);
+                    concerned.add(self.by_index.get(value), &this);
                 }
             }
         }
         // Last and linear: prefixes of this shape are rare.
         for (i, event) in events.iter().enumerate() {
-            let covering = self
-                .other_prefixes
-                .values()
-                .filter(|s| s.scope.covers(&event.entry.key));
-            concerned.extend(covering.map(|s| (s.clone(), i..i + 1)));
+            let groups = self.other_prefixes.iter();
+            for (_, group) in groups.filter(|(prefix, _)| event.entry.key.starts_with(*prefix)) {
+                concerned.add(Some(group), &(i..i + 1));
+            }
         }
         concerned
     }
@@ -376,9 +412,9 @@ impl Hub {
     }
 
     fn all(&self) -> impl Iterator<Item = &Arc<Subscriber>> {
-        let groups = [&self.everything, &self.other_prefixes].into_iter();
-        let groups = groups.chain(self.scoped.values()).chain(self.by_index.values());
-        groups.flat_map(BTreeMap::values)
+        let groups = [&self.scoped, &self.by_index, &self.other_prefixes].into_iter();
+        let groups = groups.flat_map(Sharded::iter).map(|(_, group)| group);
+        groups.chain([&self.everything]).flat_map(BTreeMap::values)
     }
 
     /// Ends all watches and refuses new ones.
@@ -392,21 +428,31 @@ impl Hub {
 /// Queues events at the watchers that they concern; returns the readers to wake, each once, and how many
 /// watches were ended. `discarded_at`: bytes the history has discarded so far.
 ///
-/// Evaluates all selectors, so it must be called without holding the hub's lock, for which the starts and
-/// ends of watches wait.
+/// Evaluates each selector once per event, so it must be called without holding the hub's lock, for which the
+/// starts and ends of watches wait.
 pub(super) fn offer(
-    concerned: Vec<Concerned>,
+    concerned: Concerned,
     events: &[Arc<Event>],
     now: Instant,
     discarded_at: u64,
 ) -> (Vec<Arc<Subscriber>>, u64) {
     let (mut wake, mut terminated) = (Vec::new(), 0);
-    for (subscriber, range) in concerned {
-        let outcome = subscriber.offer(&events[range], now, discarded_at);
-        if outcome != Offer::Nothing {
-            terminated += u64::from(outcome == Offer::Terminated);
-            // Terminated watches are woken, too, to deliver the end.
-            wake.push(subscriber);
+    let mut watchers = concerned.watchers.into_iter();
+    let mut selected = Vec::new();
+    for run in concerned.runs {
+        selected.clear();
+        if let Some(first) = watchers.as_slice().first() {
+            let predicate = &first.scope.predicate;
+            let of_run = events[run.events].iter();
+            selected.extend(of_run.filter_map(|event| Some((event.seen_by(predicate)?, event))));
+        }
+        for subscriber in watchers.by_ref().take(run.watchers) {
+            let outcome = subscriber.offer(&selected, now, discarded_at);
+            if outcome != Offer::Nothing {
+                terminated += u64::from(outcome == Offer::Terminated);
+                // Terminated watches are woken, too, to deliver the end.
+                wake.push(subscriber);
+            }
         }
     }
     (wake, terminated)

@@ -1,4 +1,5 @@
-//! The read operations of [`Cacher`]: get, list with paging, and the start of a watch.
+//! The read operations of [`Cacher`]: get, list with paging, and the start of a watch. Each first waits until the
+//! state has reached the revision that the caller demands, then reads an immutable snapshot without a lock.
 
 use super::backlog::Backlog;
 use super::hub::Subscriber;
@@ -245,7 +246,7 @@ impl Cacher {
         options: WatchOptions,
         known: Option<(Revision, Revision)>,
     ) -> Result<Option<CacheWatch>, Error> {
-        let scope = Scope::new(&options.prefix, options.single, options.predicate);
+        let scope = Scope::new(&options.prefix, options.single, options.predicate, &self.selectors);
         // While the history is locked nothing is applied, so that snapshot, replay and first live event are
         // contiguous.
         let history = self.history.lock();

@@ -1,7 +1,11 @@
-//! [`Scope`]: the keys of a resource that a watch covers.
+//! [`Scope`]: the keys of a resource that a watch covers, and its selector.
+//!
+//! [`SelectorId`] tells which selectors are equal, so that the [`Hub`](super::hub::Hub) evaluates one for all
+//! watches that have it.
 
 use super::snapshot::INDEXED;
-use crate::storage::{Event, EventType, Predicate};
+use crate::storage::{Event, EventType, Predicate, Select};
+use std::hash::{BuildHasher, Hash as _, Hasher as _, RandomState};
 use std::sync::Arc;
 
 /// A change as one watch sees it: an object that begins to match its selector is added, for example.
@@ -13,13 +17,45 @@ pub(super) struct Scope {
     pub prefix: Box<str>,
     pub single: bool,
     pub predicate: Predicate,
+    pub selector: SelectorId,
     /// See [`indexed_value`](Self::indexed_value).
     indexed: Option<Box<str>>,
 }
 
+/// Two watches of a resource with the same id have equal selectors. All without a selector have the default id.
+// A hash instead of the selector: it is compared under the hub's lock, and selectors can be long. 128 bits under
+// random keys, so that equal hashes of different selectors neither occur by chance nor can be made by a client.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct SelectorId(u64, u64);
+
+/// Computes the [`SelectorId`]s of a resource. Ids of different instances are unrelated.
+#[derive(Default)]
+pub(super) struct SelectorIds {
+    high: RandomState,
+    low: RandomState,
+}
+
+impl SelectorIds {
+    fn of(&self, predicate: &Predicate) -> SelectorId {
+        let Some(select) = &predicate.0 else {
+            return SelectorId::default();
+        };
+        SelectorId(hash(&self.high, select), hash(&self.low, select))
+    }
+}
+
+fn hash(keys: &RandomState, select: &Arc<dyn Select>) -> u64 {
+    let mut hasher = keys.build_hasher();
+    if !select.identify(&mut hasher) {
+        // Equal to itself only. The watch keeps it, so no other one has its address meanwhile.
+        Arc::as_ptr(select).cast::<()>().hash(&mut hasher);
+    }
+    hasher.finish()
+}
+
 impl Scope {
-    pub(super) fn new(prefix: &str, single: bool, predicate: Predicate) -> Self {
-        // Found out once: a search of a long selector would take its time under the hub's lock.
+    pub(super) fn new(prefix: &str, single: bool, predicate: Predicate, ids: &SelectorIds) -> Self {
+        // Found out once, as the id is: a search of a long selector would take its time under the hub's lock.
         let indexed = predicate.requires(INDEXED);
         // Other scopes are found by key already, which is narrower.
         let indexed = indexed.filter(|value| prefix.is_empty() && !single && !value.is_empty());
@@ -27,6 +63,7 @@ impl Scope {
             prefix: prefix.into(),
             single,
             indexed: indexed.map(Box::from),
+            selector: ids.of(&predicate),
             predicate,
         }
     }

@@ -171,7 +171,6 @@ impl Disk {
         })
     }
 
-    /// Installs fault injection.
     pub(crate) fn inject(&mut self, faults: Option<Arc<dyn Faults>>) {
         self.faults = faults;
     }

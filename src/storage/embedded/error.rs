@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 pub enum OpenError {
     /// Another process holds the store's lock.
     Locked {
-        /// The store's directory.
+        /// The data directory.
         dir: PathBuf,
         /// The process id of the holder, if known.
         holder: Option<u32>,
@@ -20,7 +20,7 @@ pub enum OpenError {
     },
     /// A restore into the directory was interrupted.
     HalfRestored {
-        /// The store's directory.
+        /// The data directory.
         dir: PathBuf,
     },
     /// The file to create exists already.
@@ -39,7 +39,7 @@ pub enum OpenError {
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// The system's error.
+        /// What the system reported for it.
         source: std::io::Error,
     },
     /// The file's contents are inconsistent.

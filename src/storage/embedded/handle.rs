@@ -102,6 +102,10 @@ impl Storage for Handle {
         self.resource.cacher.last_change()
     }
 
+    fn last_change_in(&self, namespace: &str, since: Revision) -> Option<Revision> {
+        self.resource.cacher.last_change_in(namespace, since)
+    }
+
     fn peek_revision(&self, key: &str) -> Option<Revision> {
         self.resource.check().ok()?;
         Some(self.resource.cacher.peek(key)?.revision)

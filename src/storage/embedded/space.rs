@@ -1,4 +1,5 @@
-//! Bounds on the size of the file: twice what the objects need when packed, plus a constant allowance.
+//! Bounds on the size of the file: twice what the objects need when packed, plus a constant allowance. Pure
+//! arithmetic; the committer compacts and shrinks the file by it.
 
 /// Page size of the file, in bytes.
 pub(super) const PAGE: u64 = 4096;

@@ -386,15 +386,15 @@ async fn health_does_not_wait_for_a_shutdown_that_waits_for_the_disk() {
     tokio::task::yield_now().await;
     let stopped = engine.clone();
     let stopped = std::thread::spawn(move || stopped.shutdown());
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let asked = engine.clone();
     std::thread::spawn(move || {
         while asked.health().is_ok() {
             std::thread::yield_now();
         }
-        let _ = tell.send(asked.health());
+        let _ = sender.send(asked.health());
     });
-    let health = told.recv_timeout(Duration::from_secs(60));
+    let health = receiver.recv_timeout(Duration::from_secs(60));
     // Before the assertion, whose panic would otherwise wait for the disk.
     drop(go);
     assert_eq!(health, Ok(Err(Unavailable::Closed)));

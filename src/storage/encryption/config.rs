@@ -128,7 +128,6 @@ impl Reader<'_> {
         at.map_or(0, |i| i + 1)
     }
 
-    /// Rejects unknown fields.
     fn check_fields(&mut self, v: &Value, path: &str, names: &[&str]) -> Result<(), Complaint> {
         let members = v.as_object().into_iter().flat_map(|m| m.iter());
         for (name, _) in members {

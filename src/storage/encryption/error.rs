@@ -20,7 +20,7 @@ pub enum KmsError {
     /// The last status check failed.
     #[error("kmsv2 Provider {provider} is not healthy, error: {source}")]
     Unhealthy {
-        /// The plugin's name.
+        /// `name` of the plugin in the configuration.
         provider: String,
         /// The result of the check.
         source: Arc<KmsError>,
@@ -31,9 +31,9 @@ pub enum KmsError {
     /// The call of a status check failed.
     #[error("failed to perform status section of the healthz check for KMS Provider {provider}, error: {source}")]
     Status {
-        /// The plugin's name.
+        /// `name` of the plugin in the configuration.
         provider: String,
-        /// Why.
+        /// The failed call.
         source: Arc<KmsError>,
     },
     /// The plugin reports that it is not well.
@@ -63,7 +63,7 @@ pub enum KmsError {
     Rotation {
         /// Correlates the logs of both sides.
         uid: String,
-        /// Why.
+        /// The failed call.
         source: Arc<KmsError>,
     },
     /// The plugin has not encrypted a seed yet.
@@ -94,9 +94,9 @@ pub enum KmsError {
     /// The plugin's thread or its runtime could not be started.
     #[error("kms provider {provider}: {why}")]
     Start {
-        /// The plugin's name.
+        /// `name` of the plugin in the configuration.
         provider: String,
-        /// The system's error.
+        /// What the system reported.
         why: String,
     },
     /// The system's random number generator failed.
@@ -126,28 +126,28 @@ pub enum SourceError {
     /// The key id is too long.
     #[error("keyID is {length} bytes, which exceeds the max size of {max}")]
     KeyIdLength {
-        /// In bytes.
+        /// Bytes that the plugin returned.
         length: usize,
-        /// In bytes.
+        /// Bytes that may be stored.
         max: usize,
     },
-    /// No ciphertext.
+    /// The plugin returned no ciphertext.
     #[error("encryptedDEKSource is empty")]
     Empty,
     /// The ciphertext is too long.
     #[error("encryptedDEKSource is {length} bytes, which exceeds the max size of {max}")]
     Length {
-        /// In bytes.
+        /// Bytes that the plugin returned.
         length: usize,
-        /// In bytes.
+        /// Bytes that may be stored.
         max: usize,
     },
     /// The annotations are too long.
     #[error("total size of annotations is {length}, which exceeds the max size of {max}")]
     Annotations {
-        /// In bytes.
+        /// Bytes that the plugin returned.
         length: usize,
-        /// In bytes.
+        /// Bytes that may be stored.
         max: usize,
     },
 }
@@ -158,9 +158,9 @@ pub enum ConfigError {
     /// The file cannot be read.
     #[error("error reading encryption provider configuration file \"{}\": {source}", .path.display())]
     Read {
-        /// The file.
+        /// The file of `--encryption-provider-config`.
         path: PathBuf,
-        /// The system's error.
+        /// What the system reported for it.
         source: io::Error,
     },
     /// The file is empty.
@@ -169,7 +169,7 @@ pub enum ConfigError {
     /// The file's content is wrong.
     #[error("error decoding encryption provider configuration file \"{}\": {source}", .path.display())]
     Decode {
-        /// The file.
+        /// The file of `--encryption-provider-config`.
         path: PathBuf,
         /// The complaint and its line.
         source: Complaint,

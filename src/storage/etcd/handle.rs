@@ -292,6 +292,15 @@ impl Storage for Handle {
         self.0.ready().map_or(wrote, |s| s.cacher.last_change().max(wrote))
     }
 
+    fn last_change_in(&self, namespace: &str, since: Revision) -> Option<Revision> {
+        let wrote = Revision(self.0.last_write.load(Ordering::Acquire));
+        match self.0.ready() {
+            Some(s) if s.cacher.last_change() >= wrote => s.cacher.last_change_in(namespace, since),
+            // The namespace of a write is known once its event has arrived.
+            _ => Some(self.last_change()).filter(|last| *last > since),
+        }
+    }
+
     fn peek_size(&self, key: &str) -> usize {
         let serving = self.0.ready();
         serving

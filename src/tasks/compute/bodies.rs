@@ -21,8 +21,8 @@ pub(super) struct Bodies {
 #[derive(Default)]
 struct OfFlow {
     bytes: usize,
-    /// Notified when the caller has room again. Created by the first response that waits.
-    room: Option<Arc<Notify>>,
+    /// Notified when the caller has capacity again. Created by the first response that waits.
+    capacity: Option<Arc<Notify>>,
 }
 
 impl Bodies {
@@ -52,7 +52,7 @@ impl Bodies {
     fn remove(&mut self, flow: Flow, bytes: usize, config: &super::Config) {
         let was_full = self.all >= config.body_bytes;
         self.all -= bytes;
-        let notify = |of_flow: &OfFlow| of_flow.room.iter().for_each(|room| room.notify_waiters());
+        let notify = |of_flow: &OfFlow| of_flow.capacity.iter().for_each(|capacity| capacity.notify_waiters());
         if let Flow::Caller(id) = flow
             && let Some(of_flow) = self.by_flow.get_mut(&id)
         {
@@ -69,7 +69,7 @@ impl Bodies {
             }
         }
         if was_full && self.all < config.body_bytes {
-            // Everyone is notified and looks again; the first ones use up the room.
+            // Everyone is notified and looks again; the first ones use up the capacity.
             self.by_flow.values().for_each(notify);
         }
     }
@@ -168,24 +168,24 @@ impl Current {
         let shared = Arc::clone(&pool.0.shared);
         // A response that waits must not keep a pool alive that is being stopped.
         drop(pool);
-        let room = || {
+        let wait_if_full = || {
             let mut bodies = shared.bodies.lock();
             if bodies.has_room(id, &shared.config) {
                 return None;
             }
             let of_flow = bodies.by_flow.entry(id).or_default();
-            let notify = Arc::clone(of_flow.room.get_or_insert_default());
+            let notify = Arc::clone(of_flow.capacity.get_or_insert_default());
             // Created under the lock: later notifications reach it.
             Some(notify.notified_owned())
         };
-        let Some(mut notified) = room() else { return Ok(()) };
+        let Some(mut notified) = wait_if_full() else { return Ok(()) };
         // From here on the flow counts as held back, until the wait ends or is dropped.
         let _held_back = self.runnable.as_ref().map(|jobs| jobs.hold_back());
         let wait = async {
             loop {
                 notified.await;
-                // Another response may have taken the room first.
-                match room() {
+                // Another response may have taken the capacity first.
+                match wait_if_full() {
                     Some(next) => notified = next,
                     None => return,
                 }

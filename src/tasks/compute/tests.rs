@@ -2,6 +2,7 @@ use super::*;
 use crate::interrupt::checkpoint;
 use crate::telemetry::Telemetry;
 use std::sync::mpsc;
+use std::time::Duration;
 use tokio::sync::oneshot;
 
 fn pool(config: Config) -> (ComputePool, Telemetry) {

@@ -71,7 +71,6 @@ impl Budget {
         }
     }
 
-    /// Sets the metrics.
     pub(super) fn set(&self, now: &BudgetReading) {
         let parts = [
             ("objects", now.objects),

@@ -16,7 +16,6 @@ const HELP: &str = "Seconds that reads waited for a watch cache to reach a revis
 pub(crate) struct Wait {
     /// Upper bounds in seconds with cumulative counts.
     pub buckets: Vec<(f64, u64)>,
-    /// Number of waits.
     pub count: u64,
     /// Total duration, in seconds.
     pub seconds: f64,

@@ -10,7 +10,7 @@ use super::Cases;
 use super::writers::joined;
 use crate::scale::Scale;
 use crate::scene::Scene;
-use crate::wire::{Answer, Request};
+use crate::wire::{GatewayResponse, Request};
 
 pub(super) const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 /// The collection of the attacker's custom resources.
@@ -58,7 +58,7 @@ pub(super) fn define(scene: &mut Scene<'_>, definition: impl Into<Vec<u8>>) {
     scene.expect(created.as_ref().is_some_and(|a| a.code == 201), || {
         format!(
             "the definition: {:.300}",
-            created.as_ref().map_or_else(String::new, Answer::text)
+            created.as_ref().map_or_else(String::new, GatewayResponse::text)
         )
     });
     scene.delete_afterwards(format!("{DEFINITIONS}/as.custom.example"));

@@ -135,7 +135,7 @@ pub(super) fn all(cases: &mut Cases, scale: &Scale) {
             scene
                 .stage
                 .admin(&Request::post("/api/v1/namespaces/calm/secrets", secret));
-            let told: Vec<String> = ["stored-one", "absent-one"]
+            let reports: Vec<String> = ["stored-one", "absent-one"]
                 .iter()
                 .map(|name| {
                     let group = new_group();
@@ -146,7 +146,7 @@ pub(super) fn all(cases: &mut Cases, scale: &Scale) {
                     }
                     let path = format!("{API_SERVICES}/v1.{group}");
                     scene.delete_afterwards(path.as_str());
-                    let mut told = String::new();
+                    let mut report = String::new();
                     scene.until("a condition is there", |scene| {
                         let text = scene.stage.admin(&Request::get(path.as_str())).text();
                         let text = text.replace("\\\"", "'");
@@ -156,14 +156,14 @@ pub(super) fn all(cases: &mut Cases, scale: &Scale) {
                                 .and_then(|t| t.split('"').next())
                                 .map(str::to_owned)
                         };
-                        told = format!("{:?} {:?}", message(r#""reason":""#), message(r#""message":""#));
+                        report = format!("{:?} {:?}", message(r#""reason":""#), message(r#""message":""#));
                         text.contains(r#""reason":"Reference"#)
                     });
-                    told.replace(name, "NAME")
+                    report.replace(name, "NAME")
                 })
                 .collect();
-            scene.expect(told[0] == told[1], || {
-                format!("{} and {} are the same", told[0], told[1])
+            scene.expect(reports[0] == reports[1], || {
+                format!("{} and {} are the same", reports[0], reports[1])
             });
         },
     );

@@ -81,7 +81,10 @@ async fn definitions_of_other_projects_are_installed_and_used() {
             server.kubectl_try(&established)
         })
         .await;
-        let fields = server.kubectl(&["explain", name, "--recursive"], "");
+        let explain = ["explain", name, "--recursive"];
+        // Discovery and OpenAPI follow the condition, as upstream's do.
+        wait_for("the definition is explained", || async { server.kubectl_try(&explain) }).await;
+        let fields = server.kubectl(&explain, "");
         assert!(
             fields.lines().filter(|l| l.contains('\t')).count() > 10,
             "{name}: {fields}"

@@ -3,11 +3,12 @@
 
 use crate::client::{Sender, Target, exchange, load};
 use crate::gateway::{Gateway, config_map, start_with};
+use crate::peers;
 use crate::process::{Server, free_port};
 use crate::report::Report;
 use crate::report::{note, per};
 use bytes::Bytes;
-use etcd_client::{Client, GetOptions, WatchOptions};
+use etcd_client::{Certificate, Client, ConnectOptions, GetOptions, TlsOptions, WatchOptions};
 use http_body_util::BodyExt;
 use hyper::Method;
 use hyper::body::Incoming;
@@ -81,27 +82,79 @@ async fn create(sender: &mut Sender, target: &Target, n: u64) -> Result<(), Stri
     }
 }
 
-/// One create and one put of the same bytes, by turns.
-async fn one_at_a_time(g: &Gateway, url: &str, value: &[u8], serial: &AtomicU64, r: &mut Report) -> Result<(), String> {
+/// An HAProxy with a certificate of its own in front of etcd and a client of it; `None` where it is not installed.
+async fn behind_haproxy(dir: &Path, etcd: &str) -> Result<Option<(Server, Client)>, String> {
+    let cert = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).map_err(text)?;
+    let pem = cert.cert.pem();
+    let both = format!("{pem}{}", cert.signing_key.serialize_pem());
+    std::fs::write(dir.join("haproxy-etcd.pem"), both).map_err(text)?;
+    let (port, to) = (free_port()?, etcd.rsplit(':').next().and_then(|p| p.parse().ok()));
+    let to = to.ok_or_else(|| format!("{etcd} names no port"))?;
+    let Some(server) = peers::haproxy_before_etcd(dir, port, to)? else {
+        return Ok(None);
+    };
+    let tls = TlsOptions::new().ca_certificate(Certificate::from_pem(pem));
+    let options = ConnectOptions::new().with_tls(tls);
+    let until = Instant::now() + Duration::from_secs(5);
+    loop {
+        match Client::connect([format!("https://localhost:{port}")], Some(options.clone())).await {
+            Ok(client) => return Ok(Some((server, client))),
+            Err(e) if Instant::now() > until => return Err(format!("HAProxy in front of etcd: {e}")),
+            Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+        }
+    }
+}
+
+/// One create, one put of the same bytes, and one such put through HAProxy, by turns.
+async fn one_at_a_time(
+    g: &Gateway,
+    dir: &Path,
+    url: &str,
+    value: &[u8],
+    serial: &AtomicU64,
+    r: &mut Report,
+) -> Result<(), String> {
     let mut sender = g.target.connect().await?;
     let mut etcd = connect(url).await?;
-    let (mut puts, mut creates) = (Vec::new(), Vec::new());
-    for _ in 0..ONE_AT_A_TIME {
+    let mut proxied = behind_haproxy(dir, url).await?;
+    let (mut puts, mut through, mut creates) = (Vec::new(), Vec::new(), Vec::new());
+    let put = async |etcd: &mut Client, times: &mut Vec<f64>| {
         let n = serial.fetch_add(1, Ordering::Relaxed);
         let t = Instant::now();
         etcd.put(format!("/direct/{n}"), value, None).await.map_err(text)?;
-        puts.push(t.elapsed().as_secs_f64());
+        times.push(t.elapsed().as_secs_f64());
+        Ok::<(), String>(())
+    };
+    for _ in 0..ONE_AT_A_TIME {
+        put(&mut etcd, &mut puts).await?;
+        if let Some((_, proxied)) = &mut proxied {
+            put(proxied, &mut through).await?;
+        }
+        let n = serial.fetch_add(1, Ordering::Relaxed);
         let t = Instant::now();
         create(&mut sender, &g.target, n).await?;
         creates.push(t.elapsed().as_secs_f64());
     }
-    let (put, made) = (ms(&mut puts), ms(&mut creates));
-    let how = format!(
-        "medians {made:.2} and {put:.2} ms, p99 {:.2} and {:.2} ms, {ONE_AT_A_TIME} of each",
-        p99(&creates),
-        p99(&puts)
-    );
-    r.row("etcd: create one at a time, beyond a put", made - put, "ms", 0.3, &how);
+    let (direct, made) = (ms(&mut puts), ms(&mut creates));
+    let row = |r: &mut Report, what: &str, (median, times): (f64, &[f64]), at_most: f64| {
+        let how = format!(
+            "medians {median:.2} and {direct:.2} ms, p99 {:.2} and {:.2} ms, {ONE_AT_A_TIME} of each",
+            p99(times),
+            p99(&puts)
+        );
+        r.row(what, median - direct, "ms", at_most, &how);
+    };
+    row(r, "etcd: create one at a time, beyond a put", (made, &creates), 0.3);
+    if let Some((haproxy, _)) = proxied {
+        let median = ms(&mut through);
+        row(
+            r,
+            "etcd: put through HAProxy with TLS, beyond a put",
+            (median, &through),
+            0.0,
+        );
+        haproxy.stop();
+    }
     Ok(())
 }
 
@@ -327,7 +380,7 @@ pub async fn run(torana: &Path, dir: &Path, r: &mut Report) -> Result<(), String
         .value()
         .to_vec();
     println!("| etcd {version}, values of {} bytes | | | |", value.len());
-    one_at_a_time(&g, &url, &value, &serial, r).await?;
+    one_at_a_time(&g, &own, &url, &value, &serial, r).await?;
     many(&g, &etcd, &url, &value, &serial, r).await?;
     consistent_lists(&g, &url, &serial, r).await?;
     events(&g, &url, &serial, r).await?;

@@ -167,10 +167,10 @@ pub async fn watchers(torana: &Path, dir: &Path, r: &mut Report) -> Result<(), S
         while seen.load(Ordering::Relaxed) - already < goal && Instant::now() < until {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        let told = seen.load(Ordering::Relaxed) - already;
-        let event = per(g.server.cpu() - before, told);
+        let delivered = seen.load(Ordering::Relaxed) - already;
+        let event = per(g.server.cpu() - before, delivered);
         cpu.add("event, share of its create", n, event.max(0.01));
-        let note = format!("growth; {told} of {goal} events delivered");
+        let note = format!("growth; {delivered} of {goal} events delivered");
         r.row(
             &format!("event to each of {n} watchers"),
             event,

@@ -63,6 +63,25 @@ backend b\n  server s 127.0.0.1:{backend} ssl verify required ca-file {d}/backen
     Server::start(&mut c, &dir.join(name).with_extension("log")).map(Some)
 }
 
+/// Starts an HAProxy that only takes TLS from gRPC calls to an etcd without: what any second process costs a call.
+pub fn haproxy_before_etcd(dir: &Path, port: u16, etcd: u16) -> Result<Option<Server>, String> {
+    if !Path::new("/usr/sbin/haproxy").exists() {
+        return Ok(None);
+    }
+    let pem = dir.join("haproxy-etcd.pem");
+    let config = format!(
+        "global\n  nbthread 2\ndefaults\n  mode http\n  timeout connect 5s\n  timeout client 60s\n  timeout server 60s\n  http-reuse always\n\
+frontend f\n  bind 127.0.0.1:{port} ssl crt {} alpn h2\n  default_backend b\n\
+backend b\n  server s 127.0.0.1:{etcd} proto h2\n",
+        pem.display()
+    );
+    let file = dir.join("haproxy-etcd.cfg");
+    std::fs::write(&file, config).map_err(|e| e.to_string())?;
+    let mut c = Command::new("/usr/sbin/haproxy");
+    c.arg("-db").arg("-f").arg(file);
+    Server::start(&mut c, &dir.join("haproxy-etcd.log")).map(Some)
+}
+
 pub fn nginx(dir: &Path, port: u16, backend: u16) -> Result<Option<Server>, String> {
     if !Path::new("/usr/sbin/nginx").exists() {
         return Ok(None);

@@ -20,7 +20,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
 
 /// The header that marks requests of cases; its value identifies the case.
-pub const CASE_HEADER: &str = "x-conformance-row";
+pub const CASE_HEADER: &str = "x-conformance-case";
 
 /// A part of a body.
 #[derive(Clone, Debug)]

@@ -1,4 +1,4 @@
-//! A case: a fact, the exchange that shows it, and the expectations at both ends.
+//! A case: a claim, the exchange that shows it, and the expectations at both ends.
 
 mod expect;
 
@@ -12,7 +12,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-/// How binding a fact is.
+/// How binding a claim is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
     /// Every gateway must behave so.
@@ -32,10 +32,10 @@ pub type Scenario = for<'a> fn(&'a Scene<'a>) -> ScenarioFuture<'a>;
 /// One case.
 #[derive(Clone)]
 pub struct Case {
-    /// The number of the fact, with a letter if several cases cover it.
+    /// The number of the claim, with a letter if several cases cover it.
     pub id: &'static str,
-    /// The fact, as a sentence.
-    pub fact: &'static str,
+    /// The claim, as a sentence.
+    pub claim: &'static str,
     /// How binding it is.
     pub level: Level,
     /// The HTTP versions towards the gateway to run it with.
@@ -64,7 +64,7 @@ pub(crate) struct Exchange {
 const BOTH: &[Http] = &[Http::Http1, Http::Http2];
 
 /// A case with a plain `GET {base}/things`, answered by `200 {}`, in every combination.
-pub fn case(id: &'static str, fact: &'static str) -> Case {
+pub fn case(id: &'static str, claim: &'static str) -> Case {
     let request = Request {
         method: "GET".into(),
         target: "{base}/things".into(),
@@ -72,7 +72,7 @@ pub fn case(id: &'static str, fact: &'static str) -> Case {
     };
     Case {
         id,
-        fact,
+        claim,
         level: Level::Must,
         http_versions: BOTH,
         backends: &["h1", "h2"],
@@ -86,10 +86,10 @@ pub fn case(id: &'static str, fact: &'static str) -> Case {
 }
 
 /// A case implemented by a function.
-pub fn scenario(id: &'static str, fact: &'static str, scenario: Scenario) -> Case {
+pub fn scenario(id: &'static str, claim: &'static str, scenario: Scenario) -> Case {
     Case {
         body: CaseBody::Scenario(scenario),
-        ..case(id, fact)
+        ..case(id, claim)
     }
 }
 

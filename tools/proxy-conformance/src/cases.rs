@@ -1,5 +1,5 @@
-//! The cases, grouped by topic. Numeric ids group facts about kube-apiserver by topic;
-//! `docs/proxy-conformance.md` lists the groups.
+//! The cases, grouped by topic. Numeric ids begin with the number of their topic;
+//! `docs/proxy-conformance.md` lists the topics.
 
 mod bodies;
 mod connections;

@@ -1,5 +1,5 @@
 //! Conformance cases for aggregating API gateways: how a gateway must treat the requests that it proxies, one
-//! fact per case.
+//! claim per case.
 //!
 //! A run starts scripted backends in its own process, registers them with the gateway under test
 //! ([`environment`]), sends requests and compares what both ends received ([`case`], [`run`]). The gateway is

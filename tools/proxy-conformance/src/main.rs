@@ -188,7 +188,7 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     if args.iter().any(|a| a == "--list") {
         for case in cases::all() {
-            println!("{:9} {}", case.id, case.fact);
+            println!("{:9} {}", case.id, case.claim);
         }
         return ExitCode::SUCCESS;
     }
@@ -224,16 +224,16 @@ mod tests {
 
     #[test]
     fn missing_options_of_a_server_are_named() {
-        let told = |args: &[&str]| {
+        let error_of = |args: &[&str]| {
             parse(&args.iter().map(|&a| a.into()).collect::<Vec<String>>())
                 .err()
                 .unwrap()
         };
         assert_eq!(
-            told(&["--server=https://h", "--token=t"]),
+            error_of(&["--server=https://h", "--token=t"]),
             "--server needs --certificate-authority"
         );
         let ca = "--certificate-authority=Cargo.toml";
-        assert!(told(&["--server=https://h", ca]).starts_with("--server needs --token"));
+        assert!(error_of(&["--server=https://h", ca]).starts_with("--server needs --token"));
     }
 }

@@ -40,7 +40,7 @@ pub fn format(results: &[CaseResult], format: Format) -> String {
                     (Err(_), Level::Upstream) => "differs",
                     (Err(_), Level::Beyond) => "lacks",
                 };
-                let _ = writeln!(out, "{word:8} {:9} {:12} {}", v.id, v.combination(), v.fact);
+                let _ = writeln!(out, "{word:8} {:9} {:12} {}", v.id, v.combination(), v.claim);
                 if let Err(why) = &v.outcome {
                     let _ = writeln!(out, "{:31} {why}", "");
                 }
@@ -60,13 +60,13 @@ pub fn format(results: &[CaseResult], format: Format) -> String {
             let cases: Vec<_> = results
                 .iter()
                 .map(|v| {
-                    json!({"id": v.id, "fact": v.fact, "combination": v.combination(), "ok": v.outcome.is_ok(),
+                    json!({"id": v.id, "claim": v.claim, "combination": v.combination(), "ok": v.outcome.is_ok(),
                         "level": match v.level { Level::Must => "must", Level::Upstream => "upstream", Level::Beyond => "beyond" },
                         "why": v.outcome.as_ref().err(), "milliseconds": v.took.as_millis() as u64})
                 })
                 .collect();
             let c = counts(results);
-            let all = json!({"ok": c.ok, "failed": c.failed, "differs": c.differs, "lacks": c.lacks, "rows": cases});
+            let all = json!({"ok": c.ok, "failed": c.failed, "differs": c.differs, "lacks": c.lacks, "cases": cases});
             let _ = writeln!(out, "{all:#}");
         }
         Format::Tap => {
@@ -78,7 +78,7 @@ pub fn format(results: &[CaseResult], format: Format) -> String {
                     (Err(_), Level::Beyond) => " # TODO kube-apiserver does not support this either",
                     _ => "",
                 };
-                let name = format!("{} {} {}", v.id, v.combination(), v.fact).replace('#', "\\#");
+                let name = format!("{} {} {}", v.id, v.combination(), v.claim).replace('#', "\\#");
                 let _ = writeln!(out, "{not}ok {} - {name}{todo}", i + 1);
                 if let Err(why) = &v.outcome {
                     let _ = writeln!(out, "  ---\n  message: {}\n  ...", json!(why));

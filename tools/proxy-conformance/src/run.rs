@@ -19,8 +19,8 @@ const UNAVAILABLE: &str = "service unavailable";
 pub struct CaseResult {
     /// The case's id.
     pub id: &'static str,
-    /// The case's fact.
-    pub fact: &'static str,
+    /// The case's claim.
+    pub claim: &'static str,
     /// The case's level.
     pub level: Level,
     /// The HTTP version towards the gateway.
@@ -83,7 +83,7 @@ async fn queue(environment: Arc<Environment>, name: &'static str, cases: Vec<Cas
             }
             results.push(CaseResult {
                 id: case.id,
-                fact: case.fact,
+                claim: case.claim,
                 level: case.level,
                 http: *http,
                 backend: name,

@@ -73,8 +73,8 @@ impl Model {
 }
 
 fn definitions(corrections: &str, docs: &docs::Docs) -> BTreeMap<String, model::Def> {
-    let facts = corrections::Corrections::parse(corrections);
+    let corrections = corrections::Corrections::parse(corrections);
     let (sources, paths) = source::read(&source::locate("k8s-openapi").join("v1_36"));
-    let tags = tags::Tags::read(&source::locate("k8s-pb"), &facts);
-    model::build(&sources, &paths, &facts, &tags, docs)
+    let tags = tags::Tags::read(&source::locate("k8s-pb"), &corrections);
+    model::build(&sources, &paths, &corrections, &tags, docs)
 }

@@ -1,11 +1,14 @@
 //! [`FieldSet`]: a set of paths into an object, stored as a tree whose levels are sorted.
 //!
-//! Also reads and writes the `fieldsV1` encoding. Ownership rules are in `managed` and `merge`.
+//! This file builds sets and walks them, `algebra` combines two of them, and `encoding` reads and writes the
+//! `fieldsV1` form. Ownership rules are in `managed` and `merge`.
+
+mod algebra;
+mod encoding;
 
 pub use super::path::{MalformedFields, PathElement};
-use crate::interrupt::{checkpoint, pause, pausing};
-use crate::value::{Map, Str, Value};
-use std::cmp::Ordering;
+use crate::interrupt::pausing;
+use crate::value::Str;
 use std::sync::Arc;
 
 /// A set of paths. A path and paths below it can be members at the same time.
@@ -198,140 +201,6 @@ impl FieldSet {
         }
     }
 
-    /// The union of two sets.
-    pub fn union(&self, other: &Self) -> Self {
-        if self.is_empty() {
-            return other.clone();
-        }
-        if other.is_empty() || self.is_same(other) {
-            return self.clone();
-        }
-        self.zip(other, |a, b| match (a, b) {
-            (Some(a), Some(b)) => (a.member || b.member, a.children.union(&b.children)),
-            (Some(x), None) | (None, Some(x)) => (x.member, x.children.clone()),
-            (None, None) => (false, Self::new()),
-        })
-    }
-
-    /// The intersection of two sets. Each level costs as much as its smaller side, up to a logarithmic
-    /// factor.
-    pub(crate) fn intersection(&self, other: &Self) -> Self {
-        if self.is_same(other) {
-            return self.clone();
-        }
-        // Binary search in the larger side: a manager owning a handful of fields is often intersected with a change
-        // of thousands, and the reverse.
-        let mine_are_few = self.entries().len() <= other.entries().len();
-        let (few, many) = if mine_are_few { (self, other) } else { (other, self) };
-        let mut out = Vec::new();
-        for a in few.entries() {
-            let Some(b) = many.get(&a.element) else { continue };
-            // Elements that compare equal can differ in form (`80` and `80.0`); the result keeps the form of `self`,
-            // whichever side is walked.
-            let e = Entry {
-                element: if mine_are_few {
-                    a.element.clone()
-                } else {
-                    b.element.clone()
-                },
-                member: a.member && b.member,
-                children: a.children.intersection(&b.children),
-            };
-            if e.member || !e.children.is_empty() {
-                push(&mut out, e);
-            }
-        }
-        Self::of_level(out)
-    }
-
-    /// The members of this set that are not in `other`.
-    pub fn difference(&self, other: &Self) -> Self {
-        let mut out = self.clone();
-        out.subtract(other);
-        out
-    }
-
-    /// The members of this set that are neither in `other` nor below a member of `other`.
-    pub(crate) fn recursive_difference(&self, other: &Self) -> Self {
-        let mut out = self.clone();
-        out.exclude(other);
-        out
-    }
-
-    /// Removes the members of `other` in place. Returns true if that removed something.
-    pub(crate) fn subtract(&mut self, other: &Self) -> bool {
-        self.remove_where(other, &|mine, theirs| {
-            let was = mine.member;
-            mine.member &= !theirs.member;
-            was != mine.member
-        })
-    }
-
-    /// Removes the members of `other` and everything below them in place. Returns true if one of them was
-    /// found here.
-    pub(crate) fn exclude(&mut self, other: &Self) -> bool {
-        self.remove_where(other, &|mine, theirs| {
-            if theirs.member {
-                mine.member = false;
-                mine.children = Self::new();
-            }
-            theirs.member
-        })
-    }
-
-    fn remove_where(&mut self, other: &Self, f: &impl Fn(&mut Entry, &Entry) -> bool) -> bool {
-        if self.is_empty() || other.is_empty() {
-            return false;
-        }
-        let mut changed = false;
-        let mut emptied = false;
-        // The last children that neighbours share, those removed from them, and what became of them.
-        // Without this memo, subtracting from a list of items with shared children would copy and walk the same
-        // subtree once per item.
-        let mut last: Option<(Self, Self, Self, bool)> = None;
-        let mut meet = |mine: &mut Entry, theirs: &Entry| {
-            changed |= f(mine, theirs);
-            match &last {
-                Some((children, removed, rest, less))
-                    if children.is_same(&mine.children) && removed.is_same(&theirs.children) =>
-                {
-                    mine.children = rest.clone();
-                    changed |= less;
-                }
-                _ => {
-                    // Only children that are shared can recur for a neighbour; cloning others would force the copy
-                    // that sharing avoids.
-                    let before = mine.children.is_shared().then(|| mine.children.clone());
-                    let less = mine.children.remove_where(&theirs.children, f);
-                    changed |= less;
-                    if let Some(before) = before {
-                        last = Some((before, theirs.children.clone(), mine.children.clone(), less));
-                    }
-                }
-            }
-            emptied |= !mine.member && mine.children.is_empty();
-        };
-        // Walk the smaller side and search in the larger one.
-        if self.entries().len() < other.entries().len() {
-            for mine in self.level_mut() {
-                if let Some(theirs) = other.get(&mine.element) {
-                    meet(mine, theirs);
-                }
-            }
-        } else {
-            for theirs in other.entries() {
-                if let Ok(i) = self.find(&theirs.element) {
-                    meet(&mut self.level_mut()[i], theirs);
-                }
-            }
-        }
-        if emptied {
-            // Clears empty entries in one pass; removing each while walking would shift the level every time.
-            self.retain(&mut |_| {});
-        }
-        changed
-    }
-
     /// Lets `f` modify every entry of the first level and drops the entries left empty.
     pub(super) fn retain(&mut self, f: &mut impl FnMut(&mut Entry)) {
         if self.is_empty() {
@@ -366,51 +235,6 @@ impl FieldSet {
         }
         for e in other.into_level() {
             self.put(e.element, e.member, e.children);
-        }
-    }
-
-    /// The members that have no members below them.
-    pub(crate) fn leaves(&self) -> Self {
-        let mut out = Vec::with_capacity(self.entries().len());
-        // An entry without children is a member by the invariant of `level`, so `member` need not be consulted.
-        for e in self.entries() {
-            let leaf = Entry {
-                element: e.element.clone(),
-                member: e.children.is_empty(),
-                children: e.children.leaves(),
-            };
-            push(&mut out, leaf);
-        }
-        Self::of_level(out)
-    }
-
-    fn zip(&self, other: &Self, f: impl Fn(Option<&Entry>, Option<&Entry>) -> (bool, Self)) -> Self {
-        let mut out = Vec::new();
-        let (mut a, mut b) = (self.entries().iter().peekable(), other.entries().iter().peekable());
-        loop {
-            let order = match (a.peek(), b.peek()) {
-                (Some(x), Some(y)) => x.element.cmp(&y.element),
-                (Some(_), None) => Ordering::Less,
-                (None, Some(_)) => Ordering::Greater,
-                (None, None) => return Self::of_level(out),
-            };
-            let x = if order.is_le() { a.next() } else { None };
-            let y = if order.is_ge() { b.next() } else { None };
-            let (member, children) = f(x, y);
-            // At least one side is present, because `order` came from a peeked entry.
-            if (member || !children.is_empty())
-                && let Some(e) = x.or(y)
-            {
-                let element = e.element.clone();
-                push(
-                    &mut out,
-                    Entry {
-                        element,
-                        member,
-                        children,
-                    },
-                );
-            }
         }
     }
 
@@ -456,61 +280,6 @@ impl FieldSet {
             }
         }
         true
-    }
-
-    /// Encodes the set as a `fieldsV1` object.
-    pub fn encode(&self) -> Value {
-        Value::Object(self.encode_map(false))
-    }
-
-    fn encode_map(&self, member: bool) -> Map {
-        // Only a member that also has children needs the explicit `.`.
-        let marker = member && !self.is_empty();
-        let mut pairs = Vec::with_capacity(self.entries().len() + usize::from(marker));
-        if marker {
-            pairs.push((Str::const_new("."), Value::object()));
-        }
-        for e in self.entries() {
-            // Managed fields can be megabytes; this lets other work run during a long encode.
-            pause();
-            pairs.push((e.element.encode(), Value::Object(e.children.encode_map(e.member))));
-        }
-        Map::from_pairs(pairs)
-    }
-
-    /// Decodes a `fieldsV1` object.
-    ///
-    /// # Errors
-    /// A key is malformed.
-    pub fn decode(v: &Value) -> Result<Self, MalformedFields> {
-        Self::decode_level(v).map(|(set, _)| set)
-    }
-
-    fn decode_level(v: &Value) -> Result<(Self, bool), MalformedFields> {
-        checkpoint();
-        let map = v.as_object().ok_or(MalformedFields::NoObject)?;
-        let mut entries = Vec::with_capacity(map.len());
-        // An empty object stands for a member; `.` marks members that have children.
-        let mut member = map.is_empty();
-        for (k, v) in map.iter() {
-            if k == "." {
-                member = true;
-                continue;
-            }
-            // `None` is an element kind we do not know; upstream drops those together with everything below them.
-            if let Some(element) = PathElement::decode(k)? {
-                let (children, member) = Self::decode_level(v)?;
-                push(
-                    &mut entries,
-                    Entry {
-                        element,
-                        member,
-                        children,
-                    },
-                );
-            }
-        }
-        Ok((Self::of_entries(entries), member))
     }
 }
 

@@ -34,9 +34,9 @@ pub use places::places;
 
 use super::budget::{DecodeBudget, OverBudget};
 use super::json;
-use crate::interrupt::checkpoint_now;
+use crate::interrupt::{checkpoint_now, pause};
 use crate::value::Value;
-use builder::Builder;
+use builder::{Builder, Wide};
 use input::PausingInput;
 use saphyr_parser::{Event, Parser};
 
@@ -123,10 +123,49 @@ pub fn decode_with_duplicates(text: &[u8]) -> Result<(Value, Vec<String>), Error
         settle(&mut v);
         return Ok((v, Vec::new()));
     }
+    parse(text, Wide::Rounded)
+}
+
+/// The document that [`decode`] made `v` of, with the digits of each integer from 2⁶³ to 2⁶⁴ as a string, of which `v` has
+/// the nearest float; `None` if there is none.
+///
+/// ```
+/// use torana_apimachinery::codec::yaml;
+/// use torana_apimachinery::json;
+///
+/// # fn main() -> Result<(), yaml::Error> {
+/// let text = b"bytes: 9223372036854775809\n";
+/// let rounded = yaml::decode(text)?;
+/// assert_eq!(yaml::with_digits(text, &rounded), Some(json!({"bytes": "9223372036854775809"})));
+/// assert_eq!(yaml::with_digits(b"bytes: 1\n", &json!({"bytes": 1})), None);
+/// # Ok(())
+/// # }
+/// ```
+pub fn with_digits(text: &[u8], v: &Value) -> Option<Value> {
+    // Nearly all documents have none, and finding that out is far cheaper than to parse again.
+    if !has_wide(v) {
+        return None;
+    }
+    let (exact, _) = parse(readable(text).ok()?, Wide::Digits).ok()?;
+    Some(exact)
+}
+
+fn has_wide(v: &Value) -> bool {
+    pause();
+    match v {
+        // The largest of these integers is rounded to 2^64.
+        Value::Float(f) => (9_223_372_036_854_775_808.0..=18_446_744_073_709_551_616.0).contains(f),
+        Value::Array(items) => items.iter().any(has_wide),
+        Value::Object(map) => map.values().any(has_wide),
+        _ => false,
+    }
+}
+
+fn parse(text: &str, wide: Wide) -> Result<(Value, Vec<String>), Error> {
     // Before the parser sees the text: it buffers tokens without a limit of its own.
     check_tokens(text.as_bytes())?;
     let mut parser = Parser::new(PausingInput::new(text));
-    let mut builder = Builder::new(DecodeBudget::of_body(text.len()));
+    let mut builder = Builder::new(DecodeBudget::of_body(text.len()), wide);
     while let Some(event) = parser.next_event() {
         let (event, span) = event.map_err(|e| Error::Syntax {
             line: e.marker().line(),

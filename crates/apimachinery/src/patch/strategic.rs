@@ -131,13 +131,18 @@ fn no_merge_key(item: &Value, key: &str) -> Status {
     ))
 }
 
-/// The error for a non-list where a list is expected, with upstream's format verbs.
+/// The error for a non-list where a list is expected.
 fn no_list(v: &Value) -> Status {
+    wrong_type("[]interface {}", v)
+}
+
+/// The error for a value of another type than the expected one, with upstream's format verbs.
+fn wrong_type(expected: &str, v: &Value) -> Status {
     let found = match v {
         Value::Null => "%!s(<nil>)",
         v => super::go_type(v),
     };
-    Status::raw_error(format!("expected a []interface {{}}, but received a {found}"))
+    Status::raw_error(format!("expected a {expected}, but received a {found}"))
 }
 
 fn lookup<S: PatchSchema>(schema: S, name: &str) -> Result<FieldPatch<S>, Status> {
@@ -315,8 +320,16 @@ fn set_element_order<S: PatchSchema>(live: &mut Map, patch: &mut Map, schema: S)
         if let Some(change) = &change {
             list::check_order(change, &order, field.merge_key)?;
         }
-        // `before` is consumed by the merge, but its original order decides where unlisted items go.
-        let server = before.clone().unwrap_or_default();
+        // Both lists are consumed by the merge. The order of the live one decides where unlisted items go.
+        let (old, new_items) = (
+            before.as_deref().unwrap_or_default(),
+            change.as_deref().unwrap_or_default(),
+        );
+        let kinds = list::of_maps(old, new_items);
+        let server = match field.merge_key {
+            Some(key) if field.merge => list::order_in_place(old, new_items, key),
+            key => list::Index::of(old, key),
+        };
         let merged = match (before, change) {
             (Some(mut b), Some(c)) => {
                 if field.merge {
@@ -333,6 +346,9 @@ fn set_element_order<S: PatchSchema>(live: &mut Map, patch: &mut Map, schema: S)
             },
             (b, None) => b.unwrap_or_default(),
         };
+        list::check_partition(&merged, &order, field.merge_key)?;
+        // Only now, as upstream: an item that is no object has been refused as such.
+        kinds?;
         let arranged = Value::Array(list::arrange_by(merged, &order, &server, field.merge_key)?);
         // `None` only if the live object had no such list.
         match live.get_mut(name) {

@@ -1,4 +1,5 @@
-//! The text that the API serves for a quantity.
+//! The text that the API serves for a quantity. Entry point: [`canonicalize`]. Upstream keeps some texts as they
+//! were written and rewrites the others; which ones is decided here.
 
 use super::parse::{BINARY, DECIMAL, ParseError, decimal_digits, scale, small, split, trim};
 use super::{Amount, Format, NANO, Quantity, divide_up};

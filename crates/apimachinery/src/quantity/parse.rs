@@ -1,4 +1,5 @@
-//! The parts of a quantity's text, and its number in units.
+//! Takes the text of a quantity apart ([`split`]): sign, digits, suffix; and turns the digits into units, rounded up
+//! where upstream does. The public type is in the parent module.
 
 use super::{Amount, BINARY_MAX, Format, NANO, divide_up};
 

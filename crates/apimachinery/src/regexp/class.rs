@@ -1,4 +1,5 @@
-//! Character classes and escapes of Go's regular expressions.
+//! Character classes and escapes of Go's regular expressions: each function reads one from the start of the pattern
+//! and writes it for the `regex` crate, whose syntax differs in details.
 
 use super::error::{Result, SyntaxError};
 use crate::interrupt::checkpoint;

@@ -26,7 +26,7 @@ pub enum Error {
 }
 
 /// A comparison of one field.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Term {
     /// The field name, as written.
     pub field: Str,
@@ -37,7 +37,7 @@ pub struct Term {
 }
 
 /// A conjunction of comparisons; an empty one matches everything.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FieldSelector {
     terms: Vec<Term>,
 }

@@ -12,7 +12,7 @@ use parser::Parser;
 use std::fmt;
 
 /// The operator of a requirement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operator {
     /// `k in (a,b)`
     In,
@@ -35,7 +35,7 @@ pub enum Operator {
 }
 
 /// A condition on one label.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Requirement {
     key: Str,
     operator: Operator,
@@ -44,7 +44,7 @@ pub struct Requirement {
 }
 
 /// A conjunction of requirements, sorted by key; an empty one matches everything.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct LabelSelector {
     requirements: Vec<Requirement>,
     nothing: bool,

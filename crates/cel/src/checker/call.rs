@@ -1,7 +1,9 @@
-//! Calls: which overloads the types of the arguments allow.
+//! Checks calls: finds the function of a name (global, member or with a namespace, in cel-go's order), keeps the
+//! overloads that the types of the arguments allow, and derives the type of the result. Which functions exist is left
+//! to `library`.
 
 use super::{Checker, Reference, qualified};
-use crate::ast::{Call, Expr, Kind, Literal, op};
+use crate::ast::{Call, Expr, ExprKind, Literal, op};
 use crate::library::{self, Callee, Function};
 use crate::types::Type;
 
@@ -11,7 +13,7 @@ impl Checker<'_> {
             let operand = self.expr(&call.args[0]);
             // Checked for its type in the node table: the planner expects one for every node.
             self.expr(&call.args[1]);
-            let Kind::Literal(Literal::String(field)) = &call.args[1].kind else {
+            let ExprKind::Literal(Literal::String(field)) = &call.args[1].kind else {
                 return Type::Error;
             };
             return self.field(e.at, &operand, field, true);

@@ -1,7 +1,7 @@
 //! Checks of `'…'.format([…])` where both are literals: the clauses, the number of values, and their types
 //! (cel-go's `stringFormatValidator`).
 
-use crate::ast::{Call, Element, Expr, Kind, Literal};
+use crate::ast::{Call, Element, Expr, ExprKind, Literal};
 use crate::library::printf::{ClauseError, Template};
 use crate::types::Type;
 
@@ -10,7 +10,7 @@ pub(super) fn error(at: u32, call: &Call, types: &[Type]) -> Option<(u32, String
     let (Some(target), [args]) = (&call.target, &call.args[..]) else {
         return None;
     };
-    let (Kind::Literal(Literal::String(template)), Kind::List(values)) = (&target.kind, &args.kind) else {
+    let (ExprKind::Literal(Literal::String(template)), ExprKind::List(values)) = (&target.kind, &args.kind) else {
         return None;
     };
     match used(at, template, values, types) {
@@ -108,8 +108,8 @@ fn not_printable<'e>(value: &'e Expr, types: &[Type]) -> Option<&'e Expr> {
         return Some(value);
     }
     match &value.kind {
-        Kind::List(elements) => elements.iter().find_map(|el| not_printable(&el.value, types)),
-        Kind::Map(entries) => entries
+        ExprKind::List(elements) => elements.iter().find_map(|el| not_printable(&el.value, types)),
+        ExprKind::Map(entries) => entries
             .iter()
             .find_map(|en| not_printable(&en.key, types).or_else(|| not_printable(&en.value, types))),
         _ => None,

@@ -2,7 +2,7 @@
 //! durations, timestamps, regular expressions and templates must be valid.
 
 use super::Checked;
-use crate::ast::{Expr, Kind, Literal};
+use crate::ast::{Expr, ExprKind, Literal};
 use crate::library;
 use crate::time_value::{Stamp, parse_duration};
 
@@ -26,15 +26,15 @@ impl Validator<'_> {
         // Inherited by everything below `format`, which is how cel-go skips the homogeneity check there.
         let mut inside = formatted;
         match &e.kind {
-            Kind::List(elements) if !formatted => {
+            ExprKind::List(elements) if !formatted => {
                 // Of a list, cel-go reports the first error only.
                 self.same(elements.iter().map(|el| (&el.value, el.optional)), 1);
             }
-            Kind::Map(entries) if !formatted => {
+            ExprKind::Map(entries) if !formatted => {
                 self.same(entries.iter().map(|en| (&en.key, false)), usize::MAX);
                 self.same(entries.iter().map(|en| (&en.value, en.optional)), usize::MAX);
             }
-            Kind::Call(call) => {
+            ExprKind::Call(call) => {
                 if &*call.function == "format" {
                     inside = true;
                     self.errors
@@ -74,11 +74,11 @@ impl Validator<'_> {
 
     fn constant(&mut self, function: &str, arg: &Expr) {
         let valid = match (&arg.kind, function) {
-            (Kind::Literal(Literal::String(s)), "duration") => parse_duration(s).is_some(),
-            (Kind::Literal(Literal::String(s)), "timestamp") => Stamp::parse(s).is_some(),
-            (Kind::Literal(Literal::Int(n)), "timestamp") => Stamp::new(*n, 0).is_some(),
+            (ExprKind::Literal(Literal::String(s)), "duration") => parse_duration(s).is_some(),
+            (ExprKind::Literal(Literal::String(s)), "timestamp") => Stamp::parse(s).is_some(),
+            (ExprKind::Literal(Literal::Int(n)), "timestamp") => Stamp::new(*n, 0).is_some(),
             // Of the global function this is the text; it is validated all the same.
-            (Kind::Literal(Literal::String(s)), "matches") => library::regex::Pattern::new(s).is_ok(),
+            (ExprKind::Literal(Literal::String(s)), "matches") => library::regex::Pattern::new(s).is_ok(),
             _ => true,
         };
         if !valid {

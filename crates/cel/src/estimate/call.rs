@@ -1,8 +1,9 @@
-//! The estimate of calls.
+//! The static estimate of calls: the cost of each function from the sizes that its arguments can have, and the size
+//! of its result. The numbers follow cel-go's and Kubernetes' estimators; what a call costs when it runs is in `cost`.
 
 use super::size::{Entries, Size, scaled};
 use super::{Estimated, Estimator, Place};
-use crate::ast::{Call, Expr, Kind, Literal, op};
+use crate::ast::{Call, Expr, ExprKind, Literal, op};
 use crate::checker::Reference;
 use crate::library::{Callee, Overload};
 use crate::types::{Schema, Type};
@@ -127,7 +128,7 @@ impl<'e> Estimator<'e> {
             "split" => {
                 let max = match args.get(2).map(|a| &a.expr.kind) {
                     // A negative limit wraps to a huge one, as the conversion in Go does.
-                    Some(Kind::Literal(Literal::Int(n))) => *n as u64,
+                    Some(ExprKind::Literal(Literal::Int(n))) => *n as u64,
                     _ => of.max,
                 };
                 (scaled(of.max, 2.0 * TRAVERSAL), Some(Size { min: 0, max }))
@@ -285,7 +286,7 @@ fn allocated(factor: f64, size: Size) -> Charge {
 
 fn literal_int(e: Option<&Expr>) -> Option<u64> {
     match e.map(|e| &e.kind) {
-        Some(Kind::Literal(Literal::Int(n))) => Some(u64::try_from(*n).unwrap_or(0)),
+        Some(ExprKind::Literal(Literal::Int(n))) => Some(u64::try_from(*n).unwrap_or(0)),
         _ => None,
     }
 }

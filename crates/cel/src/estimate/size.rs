@@ -1,4 +1,5 @@
-//! Sizes between two bounds.
+//! [`Size`] and [`Entries`]: the least and the largest length that a value can have, with the saturating arithmetic
+//! of the estimator.
 
 use crate::types::Type;
 

@@ -1,4 +1,5 @@
-//! Loops.
+//! Evaluates loops, into which the parser turns macros such as `all` and `map`: one step for each element of a list
+//! or entry of a map, until the loop's condition fails.
 
 use super::Machine;
 use crate::plan::{Fold, Node};

@@ -1,4 +1,5 @@
-//! Lists: Kubernetes' functions and cel-go's.
+//! Functions on lists: those of Kubernetes' library (`isSorted`, `sum`, `min`, `indexOf` …) and of cel-go's
+//! extension (`distinct`, `flatten`, `sort` …).
 
 use super::{Body::Strict, Declaration};
 use crate::library::{Run, standard, strings};

@@ -1,4 +1,5 @@
-//! IP addresses and networks.
+//! Kubernetes' libraries of IP addresses (`ip`, `isIP`, `family` …) and networks (`cidr`, `containsIP` …). `refusal`
+//! words the errors; the values are `value::net`.
 
 mod refusal;
 

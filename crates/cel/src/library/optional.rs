@@ -1,4 +1,4 @@
-//! Optional values.
+//! cel-go's library of optional values: `optional.of`, `hasValue`, `unwrapOpt` and others.
 
 use super::{
     Body::{Alternative, Strict},

@@ -1,4 +1,5 @@
-//! Kubernetes quantities.
+//! Kubernetes' library of quantities: `quantity('1Gi')`, their order, sums and numbers. Parsing is left to
+//! `torana_apimachinery`.
 
 use super::{Body::Strict, Declaration};
 use crate::value::{Out, Val, error, no_overload};

@@ -1,4 +1,5 @@
-//! Semantic versions.
+//! Kubernetes' library of semantic versions: `semver('1.2.3')`, their parts and order. Parsing is in
+//! `value::semver`.
 
 use super::{Body::Strict, Declaration};
 use crate::value::semver::{ParseError, Semver};

@@ -1,4 +1,5 @@
-//! Operators, conversions and sizes.
+//! The operators and functions of the language itself: arithmetic, comparison, logic, access by index, `size` and
+//! `type`. The bodies of conversions are in `conversions`, functions on strings in `strings`.
 
 mod conversions;
 

@@ -1,4 +1,5 @@
-//! Strings. Indexes count code points.
+//! Functions on strings: the language's (`contains`, `startsWith` …) and those of cel-go's extension (`charAt`,
+//! `replace`, `split` …). Indexes count code points. `indexOf` is in `lists`, `format` in `printf`, `matches` in `regex`.
 
 use super::{Body::Strict, Declaration};
 use crate::value::{Out, Val, error, no_overload};

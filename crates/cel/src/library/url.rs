@@ -1,4 +1,4 @@
-//! URLs.
+//! Kubernetes' library of URLs: `url('https://…')`, `isURL` and the parts of a URL. Parsing is in `value::url`.
 
 use super::{Body::Strict, Declaration};
 use crate::value::url::{Url, bad_escape};

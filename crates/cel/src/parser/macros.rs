@@ -1,7 +1,7 @@
 //! Macros: calls that the parser replaces by other expressions, mostly loops.
 
 use super::{Parsed, Parser};
-use crate::ast::{Call, Element, Entry, Expr, Fold, Kind, Literal, Select, op};
+use crate::ast::{Call, Element, Entry, Expr, ExprKind, Fold, Literal, Select, op};
 use std::sync::Arc;
 
 /// The accumulator of every loop. Not an identifier that source text can contain.
@@ -23,7 +23,7 @@ pub(crate) fn expand(p: &mut Parser<'_>, at: u32, mut call: Call) -> Result<Pars
         ("all" | "exists" | "exists_one" | "existsOne", 3) | ("transformList" | "transformMap", 3 | 4) => false,
         ("transformMapEntry", 3 | 4) => false,
         ("optMap" | "optFlatMap", 2) => return Ok(optional(p, at, target, call)),
-        ("bind", 3) if p.binds && matches!(&target.kind, Kind::Ident(name) if &**name == "cel") => {
+        ("bind", 3) if p.binds && matches!(&target.kind, ExprKind::Ident(name) if &**name == "cel") => {
             return Ok(named(p, at, call));
         }
         ("sortBy", 2) => return Ok(sort_by(p, at, target, call)),
@@ -38,10 +38,10 @@ pub(crate) fn expand(p: &mut Parser<'_>, at: u32, mut call: Call) -> Result<Pars
 
 fn has(at: u32, arg: Expr) -> Parsed<Expr> {
     match arg.kind {
-        Kind::Select(select) if !select.test => {
+        ExprKind::Select(select) if !select.test => {
             let select = Select { test: true, ..*select };
             Ok(Expr {
-                kind: Kind::Select(Box::new(select)),
+                kind: ExprKind::Select(Box::new(select)),
                 at,
                 ..arg
             })
@@ -52,7 +52,7 @@ fn has(at: u32, arg: Expr) -> Parsed<Expr> {
 
 fn variable(arg: &Expr) -> Parsed<Arc<str>> {
     match &arg.kind {
-        Kind::Ident(name) => Ok(name.clone()),
+        ExprKind::Ident(name) => Ok(name.clone()),
         _ => Err((arg.at, "argument must be a simple name".to_owned())),
     }
 }
@@ -137,7 +137,7 @@ fn fold(p: &mut Parser<'_>, at: u32, range: Expr, call: Call, one_variable: bool
                 Some(condition) => keep_unless(p, at, condition, step),
                 None => step,
             };
-            let init = p.node(at, Kind::Map(Vec::<Entry>::new()));
+            let init = p.node(at, ExprKind::Map(Vec::<Entry>::new()));
             (init, p.literal(at, Literal::Bool(true)), step, p.ident(at, RESULT))
         }
     };
@@ -151,7 +151,7 @@ fn fold(p: &mut Parser<'_>, at: u32, range: Expr, call: Call, one_variable: bool
         step,
         result,
     };
-    Ok(p.node(at, Kind::Fold(Box::new(fold))))
+    Ok(p.node(at, ExprKind::Fold(Box::new(fold))))
 }
 
 /// `condition ? step : @result`
@@ -167,7 +167,7 @@ fn append(p: &mut Parser<'_>, at: u32, element: Expr) -> Expr {
         optional: false,
     };
     let accumulator = p.ident(at, RESULT);
-    let list = p.node(at, Kind::List(vec![element]));
+    let list = p.node(at, ExprKind::List(vec![element]));
     p.call(at, op::ADD, vec![accumulator, list])
 }
 
@@ -176,14 +176,14 @@ fn list_of(p: &mut Parser<'_>, at: u32, condition: Option<Expr>, step: Expr) -> 
         Some(condition) => keep_unless(p, at, condition, step),
         None => step,
     };
-    let init = p.node(at, Kind::List(Vec::new()));
+    let init = p.node(at, ExprKind::List(Vec::new()));
     (init, p.literal(at, Literal::Bool(true)), step, p.ident(at, RESULT))
 }
 
 /// Binds a variable: a loop over an empty list whose result reads the accumulator.
 fn bind(p: &mut Parser<'_>, at: u32, name: Arc<str>, value: Expr, result: Expr) -> Expr {
     let fold = Fold {
-        range: p.node(at, Kind::List(Vec::new())),
+        range: p.node(at, ExprKind::List(Vec::new())),
         // Not a name that source text can contain, so nothing can read it.
         var: "#unused".into(),
         var2: None,
@@ -193,13 +193,13 @@ fn bind(p: &mut Parser<'_>, at: u32, name: Arc<str>, value: Expr, result: Expr) 
         step: p.ident(at, &name),
         result,
     };
-    p.node(at, Kind::Fold(Box::new(fold)))
+    p.node(at, ExprKind::Fold(Box::new(fold)))
 }
 
 /// True for the form into which macros bind a value to a name: a loop over nothing.
 pub(crate) fn is_bind(fold: &Fold) -> bool {
-    let nothing = |e: &Expr| matches!(&e.kind, Kind::List(elements) if elements.is_empty());
-    let never = |e: &Expr| matches!(&e.kind, Kind::Literal(Literal::Bool(false)));
+    let nothing = |e: &Expr| matches!(&e.kind, ExprKind::List(elements) if elements.is_empty());
+    let never = |e: &Expr| matches!(&e.kind, ExprKind::Literal(Literal::Bool(false)));
     // The accumulator's name tells it from the loops of other macros.
     nothing(&fold.range) && never(&fold.condition) && &*fold.accumulator != RESULT
 }
@@ -210,14 +210,14 @@ fn method(p: &mut Parser<'_>, at: u32, target: Expr, function: &str, args: Vec<E
         function: function.into(),
         args,
     };
-    p.node(at, Kind::Call(Box::new(call)))
+    p.node(at, ExprKind::Call(Box::new(call)))
 }
 
 /// `cel.bind(name, value, expression)`
 fn named(p: &mut Parser<'_>, at: u32, call: Call) -> Parsed<Expr> {
     let [name, value, result] = <[Expr; 3]>::try_from(call.args).expect("the count of arguments was checked");
     match name.kind {
-        Kind::Ident(name) => Ok(bind(p, at, name, value, result)),
+        ExprKind::Ident(name) => Ok(bind(p, at, name, value, result)),
         _ => Err((
             name.at,
             "cel.bind() variable names must be simple identifiers".to_owned(),
@@ -230,7 +230,7 @@ fn optional(p: &mut Parser<'_>, at: u32, target: Expr, call: Call) -> Parsed<Exp
     let flat = &*call.function == "optFlatMap";
     let [name, body] = <[Expr; 2]>::try_from(call.args).expect("the count of arguments was checked");
     let name = match &name.kind {
-        Kind::Ident(name) => name.clone(),
+        ExprKind::Ident(name) => name.clone(),
         _ => {
             return Err((
                 name.at,

@@ -1,7 +1,8 @@
-//! Operands: literals, names, calls, selections, lists, maps and messages.
+//! Parses operands: literals, names, calls, selections, lists, maps and messages. Entry point: `member`, which
+//! `operators` calls for each operand; calls that are macros go to `macros`.
 
 use super::{Parsed, Parser, macros, recovery};
-use crate::ast::{Call, Element, Entry, Expr, Kind, Literal, Select, Struct, StructField, op};
+use crate::ast::{Call, Element, Entry, Expr, ExprKind, Literal, Select, Struct, StructField, op};
 use crate::lexer::{RESERVED, Token};
 use std::sync::Arc;
 
@@ -40,7 +41,7 @@ impl Parser<'_> {
                         field,
                         test: false,
                     };
-                    self.node(dot, Kind::Select(Box::new(select)))
+                    self.node(dot, ExprKind::Select(Box::new(select)))
                 };
             } else if let Some(open) = self.accept("[") {
                 self.deeper()?;
@@ -98,7 +99,7 @@ impl Parser<'_> {
         // Macros expand while their calls are parsed.
         match macros::expand(self, at, call) {
             Ok(expanded) => expanded,
-            Err(call) => Ok(self.node(at, Kind::Call(Box::new(call)))),
+            Err(call) => Ok(self.node(at, ExprKind::Call(Box::new(call)))),
         }
     }
 
@@ -177,7 +178,7 @@ impl Parser<'_> {
         if self.is("(") {
             return self.global_call(name);
         }
-        Ok(self.node(start, Kind::Ident(name)))
+        Ok(self.node(start, ExprKind::Ident(name)))
     }
 
     fn global_call(&mut self, name: Arc<str>) -> Parsed<Expr> {
@@ -213,7 +214,7 @@ impl Parser<'_> {
             comma = self.accept(",").is_some();
         }
         self.close("}", comma, fields.is_empty())?;
-        Ok(self.node(at, Kind::Struct(Box::new(Struct { name, fields }))))
+        Ok(self.node(at, ExprKind::Struct(Box::new(Struct { name, fields }))))
     }
 
     fn rest_of_name(&mut self, first: &str, parts: usize) -> Parsed<Arc<str>> {
@@ -251,7 +252,7 @@ impl Parser<'_> {
             comma = self.accept(",").is_some();
         }
         self.close("]", comma, elements.is_empty())?;
-        Ok(self.node(at, Kind::List(elements)))
+        Ok(self.node(at, ExprKind::List(elements)))
     }
 
     fn map(&mut self) -> Parsed<Expr> {
@@ -268,6 +269,6 @@ impl Parser<'_> {
             comma = self.accept(",").is_some();
         }
         self.close("}", comma, entries.is_empty())?;
-        Ok(self.node(at, Kind::Map(entries)))
+        Ok(self.node(at, ExprKind::Map(entries)))
     }
 }

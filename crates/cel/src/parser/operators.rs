@@ -1,4 +1,5 @@
-//! Operators, by precedence climbing.
+//! Parses operators by precedence climbing. Entry point: `expr`, for a whole expression. Operators become calls of
+//! functions such as `_+_`, as in cel-go; operands are left to `operands`.
 
 use super::{Parsed, Parser};
 use crate::ast::{Expr, op};

@@ -1,7 +1,8 @@
-//! Loops and constant maps.
+//! Plans loops and map literals: gives the variables of a loop their slots, recognizes loops that append to a list
+//! (which then need no copy per step), and makes maps of constants once.
 
 use super::{Fold, Node, PlanError, Planner};
-use crate::ast::{Call, Fold as FoldExpr, Kind, op};
+use crate::ast::{Call, ExprKind, Fold as FoldExpr, op};
 use crate::library::{self, Callee};
 use crate::parser::macros::{RESULT, TARGET, is_bind};
 use crate::value::Val;
@@ -63,7 +64,7 @@ impl Planner<'_> {
         let [accumulator, list] = call.args.as_slice() else {
             return Ok(None);
         };
-        let (Kind::Ident(name), Kind::List(elements)) = (&accumulator.kind, &list.kind) else {
+        let (ExprKind::Ident(name), ExprKind::List(elements)) = (&accumulator.kind, &list.kind) else {
             return Ok(None);
         };
         let (op::ADD, RESULT, [element]) = (callee.function.name, &**name, elements.as_slice()) else {

@@ -1,4 +1,5 @@
-//! [`Node`]: a step of a plan.
+//! [`Node`]: a step of a plan. The planner makes them from checked expressions with every name, overload and slot
+//! resolved, so that the evaluator looks nothing up.
 
 use crate::cost::CallCost;
 use crate::library::regex::Pattern;

@@ -1,7 +1,7 @@
 //! Arbitrary texts and expressions: nothing panics, and evaluation stays within its estimate.
 
 use super::*;
-use crate::ast::{Expr, Kind, op};
+use crate::ast::{Expr, ExprKind, op};
 use proptest::prelude::*;
 
 /// Source text made of the language's own pieces, which parses more often than arbitrary text.
@@ -59,14 +59,14 @@ fn is_underestimated(source: &str, env: &Environment) -> bool {
     fn any(e: &Expr, checked: &checker::Checked) -> bool {
         const INDEXES: [&str; 3] = [op::INDEX, op::OPT_INDEX, op::OPT_SELECT];
         let operand = match &e.kind {
-            Kind::Select(select) => Some(&select.operand),
-            Kind::Call(call) => call.args.first().filter(|_| INDEXES.contains(&&*call.function)),
+            ExprKind::Select(select) => Some(&select.operand),
+            ExprKind::Call(call) => call.args.first().filter(|_| INDEXES.contains(&&*call.function)),
             _ => None,
         };
         let known = |of: &Expr| matches!(checked.types[of.id], Type::List(_) | Type::Map(_) | Type::Object(_));
         let computed = |of: &Expr| match &of.kind {
-            Kind::Ident(_) | Kind::Select(_) => false,
-            Kind::Call(call) => !INDEXES.contains(&&*call.function) && &*call.function != op::CONDITIONAL,
+            ExprKind::Ident(_) | ExprKind::Select(_) => false,
+            ExprKind::Call(call) => !INDEXES.contains(&&*call.function) && &*call.function != op::CONDITIONAL,
             _ => true,
         };
         let mut found = operand.is_some_and(|of| !known(of) || computed(of));

@@ -1,4 +1,5 @@
-//! Equality and order of values.
+//! Equality and order of values, as CEL defines them: across the numeric types, and for lists of a structural schema
+//! by their list type (sets and maps compare without order).
 
 use super::{Dict, Fail, Key, List, Val, error, no_overload};
 use crate::types::{DYN, ListType, ObjectType};

@@ -1,4 +1,5 @@
-//! Keys of computed maps.
+//! [`Key`]: a key of a computed map, in the order in which the map keeps its entries. Maps of the input need none;
+//! their keys are strings.
 
 use super::{Text, Val};
 use std::cmp::Ordering;

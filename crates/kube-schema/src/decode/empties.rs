@@ -82,9 +82,33 @@ impl Empties {
         }
         Some(whole)
     }
+
+    /// Whether a recorded value is at `path`, which has the form of errors: `spec.containers[0].ports`.
+    pub fn is_at(&self, path: &str) -> bool {
+        self.found.iter().any(|empty| empty.is_at(path))
+    }
+}
+
+impl Segment {
+    /// What is left of a path behind this segment; `None` if the path goes elsewhere.
+    fn behind<'p>(&self, path: &'p str) -> Option<&'p str> {
+        let bracketed = |text: &str| path.strip_prefix('[')?.strip_prefix(text)?.strip_prefix(']');
+        match self {
+            Self::Item(i) => bracketed(&i.to_string()),
+            // The keys of maps are in brackets, other members behind a dot unless they come first.
+            Self::Member(name) => {
+                bracketed(name).or_else(|| path.strip_prefix('.').unwrap_or(path).strip_prefix(name.as_str()))
+            }
+        }
+    }
 }
 
 impl Empty {
+    fn is_at(&self, path: &str) -> bool {
+        let rest = self.path.iter().try_fold(path, |rest, segment| segment.behind(rest));
+        rest.is_some_and(str::is_empty)
+    }
+
     fn restore(&self, object: &mut Value) {
         let Some((Segment::Member(last), above)) = self.path.split_last() else {
             return;
@@ -134,6 +158,27 @@ mod tests {
         // The second container is gone, and the first one has no `resources` any more.
         let first = json!({"name": "c", "ports": [], "env": [{"name": "E"}]});
         assert_eq!(whole.at(&["spec", "containers"]), &Value::from(vec![first]));
+    }
+
+    #[test]
+    fn places_are_compared_with_the_paths_of_errors() {
+        let pod = by_gvk("", "v1", "Pod").unwrap();
+        let mut object =
+            json!({"metadata": {"labels": {}}, "spec": {"containers": [{}, {"resources": {"claims": []}}]}});
+        let (_, empties) = normalize_with_empties(pod, &mut object).unwrap();
+        for path in ["metadata.labels", "spec.containers[1].resources.claims"] {
+            assert!(empties.is_at(path), "{path}");
+        }
+        for path in [
+            "metadata",
+            "spec",
+            "spec.containers[1].resources",
+            "spec.containers[0].resources.claims",
+            "spec.containers[1].resources.claims[0]",
+            "",
+        ] {
+            assert!(!empties.is_at(path), "{path}");
+        }
     }
 
     #[test]

@@ -113,18 +113,18 @@ impl Cx {
 
     fn value(&mut self, r: &mut TextReader<'_>, ty: Option<Ty>, below: usize, depth: usize) -> Step {
         pause();
-        let kind = Kind::of(r.peek());
+        let kind = JsonType::of(r.peek());
         // Nothing below is looked at: null leaves a field unset, and unknown fields have no type.
-        let Some(ty) = ty.filter(|_| depth <= MAX_DEPTH && kind != Kind::Null) else {
+        let Some(ty) = ty.filter(|_| depth <= MAX_DEPTH && kind != JsonType::Null) else {
             r.skip();
             return Ok(());
         };
         match (ty, kind) {
-            (Ty::Struct(def), Kind::Object) => self.object(r, def.get(), depth),
-            (Ty::List(t), Kind::Array) => r.items(|r| self.value(r, Some(*t), below + 1, depth + 1)),
+            (Ty::Struct(def), JsonType::Object) => self.object(r, def.get(), depth),
+            (Ty::List(t), JsonType::Array) => r.items(|r| self.value(r, Some(*t), below + 1, depth + 1)),
             // Keys do not count as fields in Go's path.
-            (Ty::Map(t), Kind::Object) => r.members(|r, _| self.value(r, Some(*t), below + 1, depth + 1)),
-            (Ty::Bytes, Kind::Array) => r.items(|r| {
+            (Ty::Map(t), JsonType::Object) => r.members(|r, _| self.value(r, Some(*t), below + 1, depth + 1)),
+            (Ty::Bytes, JsonType::Array) => r.items(|r| {
                 self.byte(r);
                 Ok(())
             }),
@@ -137,32 +137,32 @@ impl Cx {
     }
 
     /// A value that is read as a whole.
-    fn scalar(&mut self, ty: Ty, below: usize, kind: Kind, text: &str) -> Step {
+    fn scalar(&mut self, ty: Ty, below: usize, kind: JsonType, text: &str) -> Step {
         let own = |result: Result<(), DecodeError>| result.map_err(|e| GoError::Text(e.0));
         match (ty, kind) {
-            (Ty::String, Kind::String) | (Ty::Bool, Kind::Bool) => {}
-            (Ty::Any(FreeForm::Object), Kind::Object) => {}
+            (Ty::String, JsonType::String) | (Ty::Bool, JsonType::Bool) => {}
+            (Ty::Any(FreeForm::Object), JsonType::Object) => {}
             (Ty::Any(FreeForm::RawExtension | FreeForm::FieldsV1 | FreeForm::Json | FreeForm::Patch), _) => {}
             // The text decides, not its value: Go refuses `1.0` and `1e2` for integers.
-            (Ty::Int32, Kind::Number) if text.parse::<i32>().is_ok() => {}
-            (Ty::Int64, Kind::Number) if text.parse::<i64>().is_ok() => {}
-            (Ty::Float, Kind::Number) if text.parse::<f64>().is_ok_and(f64::is_finite) => {}
-            (Ty::Int32 | Ty::Int64 | Ty::Float, Kind::Number) => {
+            (Ty::Int32, JsonType::Number) if text.parse::<i32>().is_ok() => {}
+            (Ty::Int64, JsonType::Number) if text.parse::<i64>().is_ok() => {}
+            (Ty::Float, JsonType::Number) if text.parse::<f64>().is_ok_and(f64::is_finite) => {}
+            (Ty::Int32 | Ty::Int64 | Ty::Float, JsonType::Number) => {
                 self.record(|| format!("number {text}"), |cx| cx.type_of(ty, below));
             }
-            (Ty::Time, Kind::String) => return own(scalar::time(&mut unquoted(text))),
-            (Ty::MicroTime, Kind::String) => return own(scalar::micro_time(&mut unquoted(text))),
+            (Ty::Time, JsonType::String) => return own(scalar::time(&mut unquoted(text))),
+            (Ty::MicroTime, JsonType::String) => return own(scalar::micro_time(&mut unquoted(text))),
             (Ty::Time | Ty::MicroTime, _) => return Err(self.wrong(kind.name(), "string")),
             (Ty::Quantity, _) => {
                 // Go's parser of quantities takes the quoted text or a bare number.
                 let bare = text.strip_prefix('"').and_then(|t| t.strip_suffix('"')).unwrap_or(text);
                 return own(scalar::quantity(&mut Value::from(bare.trim())));
             }
-            (Ty::IntOrString, Kind::String) => {}
-            (Ty::IntOrString, Kind::Number) if text.parse::<i32>().is_ok() => {}
-            (Ty::IntOrString, Kind::Number) => return Err(self.wrong(format!("number {text}"), "int32")),
+            (Ty::IntOrString, JsonType::String) => {}
+            (Ty::IntOrString, JsonType::Number) if text.parse::<i32>().is_ok() => {}
+            (Ty::IntOrString, JsonType::Number) => return Err(self.wrong(format!("number {text}"), "int32")),
             (Ty::IntOrString, _) => return Err(self.wrong(kind.name(), "int32")),
-            (Ty::Bytes, Kind::String) => {
+            (Ty::Bytes, JsonType::String) => {
                 if let Err(e) = scalar::base64(&unquoted(text)) {
                     // Like a wrong type, it does not end the decoding in Go.
                     self.mismatch.get_or_insert(GoError::Text(e.0));
@@ -176,12 +176,12 @@ impl Cx {
 
     /// An element of a list of bytes.
     fn byte(&mut self, r: &mut TextReader<'_>) {
-        let kind = Kind::of(r.peek());
+        let kind = JsonType::of(r.peek());
         let text = r.skip();
         match kind {
-            Kind::Null => {}
-            Kind::Number if text.parse::<u8>().is_ok() => {}
-            Kind::Number => self.record(|| format!("number {text}"), |_| "uint8".into()),
+            JsonType::Null => {}
+            JsonType::Number if text.parse::<u8>().is_ok() => {}
+            JsonType::Number => self.record(|| format!("number {text}"), |_| "uint8".into()),
             _ => self.record(|| kind.name().into(), |_| "uint8".into()),
         }
     }
@@ -202,17 +202,17 @@ impl Cx {
     /// A schema or a shorthand for it, which Go decodes on its own. Its error gets the outer struct, and the
     /// outer path before its own.
     fn schema_or(&mut self, r: &mut TextReader<'_>, or: SchemaOr, depth: usize) -> Step {
-        let kind = Kind::of(r.peek());
+        let kind = JsonType::of(r.peek());
         let ty = by_name(SCHEMA).and_then(type_ref).map(Ty::Struct);
         // Go calls the type's own unmarshaller, which starts with an empty path.
         let mut inner = Self::default();
         let ended = match (or, kind) {
-            (_, Kind::Object) => inner.value(r, ty, 0, depth),
-            (SchemaOr::Array, Kind::Array) => r.items(|r| inner.value(r, ty, 0, depth + 1)),
-            (SchemaOr::StringArray, Kind::Array) => r.items(|r| inner.value(r, Some(Ty::String), 1, depth + 1)),
+            (_, JsonType::Object) => inner.value(r, ty, 0, depth),
+            (SchemaOr::Array, JsonType::Array) => r.items(|r| inner.value(r, ty, 0, depth + 1)),
+            (SchemaOr::StringArray, JsonType::Array) => r.items(|r| inner.value(r, Some(Ty::String), 1, depth + 1)),
             _ => {
                 r.skip();
-                match of_schema_or(or, kind == Kind::Bool) {
+                match of_schema_or(or, kind == JsonType::Bool) {
                     Some(text) => Err(GoError::Text(text.to_owned())),
                     None => Ok(()),
                 }
@@ -245,8 +245,9 @@ pub(super) fn unquoted(text: &str) -> Str {
     serde_json::from_str::<String>(text).unwrap_or_default().into()
 }
 
+/// The type of a JSON value.
 #[derive(Clone, Copy, PartialEq)]
-enum Kind {
+enum JsonType {
     Null,
     Bool,
     Number,
@@ -255,8 +256,8 @@ enum Kind {
     Object,
 }
 
-impl Kind {
-    /// The kind of the value that starts with this byte.
+impl JsonType {
+    /// The type of the value that starts with this byte.
     fn of(first: Option<u8>) -> Self {
         match first {
             Some(b'{') => Self::Object,

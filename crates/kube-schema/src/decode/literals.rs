@@ -1,5 +1,8 @@
 //! Quantities that a document has as numbers. Go parses their text; the tree has only their value, which may lack
 //! digits and the exponent.
+//!
+//! Start at [`quantities_as_written`] for JSON, and at [`quantities_of`] for YAML, whose numbers are converted before
+//! they are parsed.
 
 use super::explain::unquoted;
 use crate::{Ty, TypeDef};
@@ -37,6 +40,47 @@ pub fn has_float(v: &Value) -> bool {
         Value::Array(items) => items.iter().any(has_float),
         Value::Object(map) => map.values().any(has_float),
         _ => false,
+    }
+}
+
+/// Replaces quantities in `v`, an object of type `def`, that are numbers there and strings in `exact`, the same document.
+///
+/// ```
+/// use torana_apimachinery::{codec::yaml, json};
+/// use torana_kube_schema::{by_gvk, decode::quantities_of};
+///
+/// let quota = by_gvk("", "v1", "ResourceQuota").expect("a built-in kind");
+/// let text = b"spec: {hard: {cpu: 9223372036854775809}}";
+/// let mut object = yaml::decode(text).expect("it is YAML");
+/// let exact = yaml::with_digits(text, &object).expect("there is a large number");
+/// quantities_of(quota, &exact, &mut object);
+/// assert_eq!(object, json!({"spec": {"hard": {"cpu": "9223372036854775809"}}}));
+/// ```
+pub fn quantities_of(def: &'static TypeDef, exact: &Value, v: &mut Value) {
+    let Value::Object(map) = v else { return };
+    for (key, v) in map.iter_mut() {
+        if let Some(field) = def.field(key) {
+            take_quantities(field.ty, exact.get(key), v);
+        }
+    }
+}
+
+fn take_quantities(ty: Ty, exact: &Value, v: &mut Value) {
+    pause();
+    match (ty, v) {
+        (Ty::Struct(def), v) => quantities_of(def.get(), exact, v),
+        (Ty::Map(t), Value::Object(map)) => {
+            for (key, v) in map.iter_mut() {
+                take_quantities(*t, exact.get(key), v);
+            }
+        }
+        (Ty::List(t), Value::Array(items)) => {
+            for (v, exact) in items.iter_mut().zip(exact.items()) {
+                take_quantities(*t, exact, v);
+            }
+        }
+        (Ty::Quantity, v) if matches!((&*v, exact), (Value::Float(_), Value::String(_))) => *v = exact.clone(),
+        _ => {}
     }
 }
 
@@ -94,7 +138,24 @@ mod tests {
     use super::*;
     use crate::by_gvk;
     use crate::decode::normalize;
-    use torana_apimachinery::codec::json;
+    use torana_apimachinery::codec::{json, yaml};
+    use torana_apimachinery::json;
+
+    #[test]
+    fn quantities_of_yaml_keep_their_digits() {
+        let pod = by_gvk("", "v1", "Pod").unwrap();
+        let text = b"spec:\n  priority: 9223372036854775809\n  containers:\n  - resources: {}\n  - resources:\n      \
+                     limits: {cpu: 18446744073709551615, memory: 1}\n";
+        let mut object = yaml::decode(text).unwrap();
+        let exact = yaml::with_digits(text, &object).unwrap();
+        quantities_of(pod, &exact, &mut object);
+        assert_eq!(
+            object,
+            json!({"spec": {"priority": 9223372036854775809u64, "containers": [
+                {"resources": {}}, {"resources": {"limits": {"cpu": "18446744073709551615", "memory": 1}}}
+            ]}})
+        );
+    }
 
     #[test]
     fn quantities_are_parsed_from_the_text_of_numbers() {

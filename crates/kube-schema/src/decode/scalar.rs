@@ -69,8 +69,8 @@ pub(super) fn time(s: &mut Str) -> Result<(), DecodeError> {
 
 pub(super) fn micro_time(s: &mut Str) -> Result<(), DecodeError> {
     let t = time::parse_micro(s).map_err(|e| DecodeError(e.to_string()))?;
-    // Six digits are required on input, so only the zone can differ.
-    if !s.ends_with('Z') {
+    // Six digits are required on input, so only the zone, an hour of one digit and the comma can differ.
+    if !(s.len() == 27 && s.ends_with('Z') && !s.contains(',')) {
         *s = time::format_micro(t).into();
     }
     Ok(())

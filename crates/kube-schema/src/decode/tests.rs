@@ -129,6 +129,15 @@ fn scalars_take_their_canonical_form() {
         *container.at(&["resources", "limits"]),
         json!({"cpu": "500m", "memory": "1Gi"})
     );
+    for (given, want) in [
+        ("2024-01-01T1:00:00,000001Z", "2024-01-01T01:00:00.000001Z"),
+        ("2024-01-01T01:00:00,000001Z", "2024-01-01T01:00:00.000001Z"),
+        ("2024-01-01T01:00:00.000001+01:00", "2024-01-01T00:00:00.000001Z"),
+    ] {
+        let lease = json!({"spec": {"renewTime": (given)}});
+        let (v, _) = decode("coordination.k8s.io", "v1", "Lease", lease).expect("ok");
+        assert_eq!(v.str_at(&["spec", "renewTime"]), want);
+    }
     let (v, _) = decode("", "v1", "Secret", json!({"data": {"a": "YQ\n==", "b": null}})).expect("ok");
     assert_eq!(*v.get("data"), json!({"a": "YQ==", "b": ""}));
 }

@@ -153,7 +153,6 @@ pub(super) fn of_pod(pod: &Value, limits: &[Value]) -> Violations {
     out
 }
 
-/// Checks a claim.
 pub(super) fn of_claim(claim: &Value, limits: &[Value]) -> Violations {
     let mut out = Violations::default();
     for item in limits.iter().filter(|i| i.str_at(&["type"]) == "PersistentVolumeClaim") {

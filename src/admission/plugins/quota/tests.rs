@@ -174,6 +174,30 @@ async fn an_update_is_charged_for_the_increase() {
 }
 
 #[tokio::test]
+async fn many_quotas_are_listed_off_the_reactor() {
+    use crate::tasks::compute::{ComputePool, Config, movable};
+    use futures_util::FutureExt as _;
+
+    let here = || std::thread::current().id();
+    let pool = ComputePool::start(Config::default(), crate::telemetry::Telemetry::new().compute.clone()).unwrap();
+    // In another namespace: none has to be decoded.
+    let object = |n: usize| json!({"metadata": {"name": (n.to_string()), "namespace": "x"}});
+    for (quotas, moves) in [(10, false), (5000, true)] {
+        let cluster = testing::cluster(&[("", "resourcequotas", (0..quotas).map(object).collect())]);
+        let plugin = Arc::new(ResourceQuota::new(cluster, QuotaConfig::default()));
+        for freshness in [ReadConsistency::Cached, ReadConsistency::Latest] {
+            let plugin = plugin.clone();
+            let work = async move {
+                assert!(plugin.quotas("ns", freshness).await.unwrap().is_empty());
+                here()
+            };
+            let moved = pool.within(pool.flow("caller"), async { movable(work.boxed()).await });
+            assert_eq!(moved.await.unwrap() != here(), moves, "{quotas}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn limited_resources_require_a_quota() {
     let config = QuotaConfig::parse(&json!({"limitedResources": [
         {"resource": "pods", "matchContains": ["cpu"]},

@@ -280,16 +280,16 @@ fn compile_errors_name_the_field() {
     assert_eq!(errors.len(), 3, "{errors:?}");
     // Only mutations can construct objects.
     assert_eq!(errors[0].0, "variables[0].expression");
-    let told = |i: usize| (errors[i].0.as_str(), errors[i].2.as_str());
+    let error = |i: usize| (errors[i].0.as_str(), errors[i].2.as_str());
     assert_eq!(
-        told(1),
+        error(1),
         (
             "mutations[0].applyConfiguration.expression",
             "must evaluate to Object but got int"
         )
     );
     assert_eq!(
-        told(2),
+        error(2),
         (
             "mutations[1].jsonPatch.expression",
             "must evaluate to list(JSONPatch) but got list(dyn)"

@@ -47,9 +47,9 @@ async fn unread_responses_do_not_block_others_on_their_connection() {
     const ANSWERS: usize = 20;
     const SIZE: usize = 1 << 20;
     let pki = Pki::new(&["ext.ns.svc"], H2);
-    let (tell, mut told) = mpsc::unbounded_channel();
+    let (sender, mut receiver) = mpsc::unbounded_channel();
     let backend = raw_backend(&pki, move |stream| {
-        let tell = tell.clone();
+        let sender = sender.clone();
         async move {
             let mut connection = h2::server::handshake(stream).await.unwrap();
             while let Some(Ok((request, mut respond))) = connection.accept().await {
@@ -59,7 +59,7 @@ async fn unread_responses_do_not_block_others_on_their_connection() {
                     sending.send_data(Bytes::from_static(b"ok"), true).unwrap();
                     continue;
                 }
-                let tell = tell.clone();
+                let sender = sender.clone();
                 tokio::spawn(async move {
                     let mut sending = respond.send_response(head, false).unwrap();
                     let mut left = SIZE;
@@ -70,7 +70,7 @@ async fn unread_responses_do_not_block_others_on_their_connection() {
                         left -= piece;
                         sending.send_data(vec![b'x'; piece].into(), false).unwrap();
                     }
-                    tell.send(()).unwrap();
+                    sender.send(()).unwrap();
                     // It never ends, like a watch.
                     std::future::pending::<()>().await;
                 });
@@ -84,7 +84,7 @@ async fn unread_responses_do_not_block_others_on_their_connection() {
         unread.push(p.clone().serve(get("/large"), alice()).await);
     }
     for _ in 0..ANSWERS {
-        let sent = tokio::time::timeout(FAILED, told.recv()).await;
+        let sent = tokio::time::timeout(FAILED, receiver.recv()).await;
         sent.expect("each may send as much as its own window takes").unwrap();
     }
     assert_eq!(text(p.clone().serve(get("/x"), alice()).await).await, "ok");

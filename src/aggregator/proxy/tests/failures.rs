@@ -213,9 +213,9 @@ async fn a_goaway_loses_no_request() {
     let pki = Pki::new(&["ext.ns.svc"], H2);
     let backend = raw_backend(&pki, |stream| async move {
         let served = Arc::new(tokio::sync::Notify::new());
-        let tell = served.clone();
+        let served = served.clone();
         let service = hyper::service::service_fn(move |_| {
-            tell.notify_one();
+            served.notify_one();
             async { Ok::<_, std::convert::Infallible>(response(200, "ok")) }
         });
         let b = hyper::server::conn::http2::Builder::new(hyper_util::rt::TokioExecutor::new());
@@ -262,13 +262,13 @@ async fn a_get_refused_unprocessed_is_retried() {
 #[tokio::test]
 async fn a_backend_that_misses_pings_is_abandoned() {
     let pki = Pki::new(&["ext.ns.svc"], H2);
-    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel();
     let backend = raw_backend(&pki, move |stream| {
-        let tell = tell.clone();
+        let sender = sender.clone();
         async move {
             let mut connection = h2::server::handshake(stream).await.unwrap();
             let taken = connection.accept().await;
-            tell.send(()).unwrap();
+            sender.send(()).unwrap();
             // The connection stays open, but nobody reads from it any more.
             std::future::pending::<()>().await;
             drop(taken);
@@ -277,7 +277,7 @@ async fn a_backend_that_misses_pings_is_abandoned() {
     .await;
     let p = proxy(&backend.authority, &pki.ca_pem);
     let client = tokio::spawn(async move { text(p.clone().serve(get("/x"), alice()).await).await });
-    told.recv().await.unwrap();
+    receiver.recv().await.unwrap();
     // Only now: the TLS handshake needs real time. From here on the clock jumps from one ping to the next.
     tokio::time::pause();
     assert_eq!(
@@ -411,9 +411,9 @@ async fn watches_have_a_separate_limit() {
 #[tokio::test]
 async fn a_request_dropped_before_its_response_counts_as_unanswered() {
     let pki = Pki::new(&["ext.ns.svc"], H2);
-    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel();
     let backend = Backend::http(&pki, 100, move |_| {
-        tell.send(()).unwrap();
+        sender.send(()).unwrap();
         std::future::pending::<http::Response<Body>>()
     })
     .await;
@@ -422,7 +422,7 @@ async fn a_request_dropped_before_its_response_counts_as_unanswered() {
     // As the timeout filter does.
     tokio::select! {
         response = p.clone().serve(get("/apis/g/v1/x"), alice()) => panic!("{}", response.status()),
-        _ = told.recv() => {}
+        _ = receiver.recv() => {}
     }
     let f = stats.snapshot();
     assert_eq!((f.unanswered, f.answered, f.unreachable, f.in_flight), (1, 0, 0, 0));

@@ -120,13 +120,13 @@ async fn responses_set_nothing_for_the_gateways_origin_and_pages_are_sandboxed()
 async fn no_spelling_of_an_identity_passes_in_headers_or_trailers() {
     for alpn in [H1, H2] {
         let pki = Pki::new(&["ext.ns.svc"], alpn);
-        let (tell, mut told) = mpsc::unbounded_channel();
+        let (sender, mut receiver) = mpsc::unbounded_channel();
         let backend = Backend::http(&pki, 100, move |r| {
-            let tell = tell.clone();
+            let sender = sender.clone();
             async move {
                 let (head, body) = r.into_parts();
                 let trailers = body.collect().await.unwrap().trailers().cloned().unwrap_or_default();
-                tell.send((head.headers, trailers)).unwrap();
+                sender.send((head.headers, trailers)).unwrap();
                 response(200, "ok")
             }
         })
@@ -170,7 +170,7 @@ async fn no_spelling_of_an_identity_passes_in_headers_or_trailers() {
             );
         }
         assert_eq!(p.clone().serve(r, alice()).await.status(), 200);
-        let (headers, trailers) = told.recv().await.unwrap();
+        let (headers, trailers) = receiver.recv().await.unwrap();
         for name in lies {
             assert!(!headers.contains_key(name), "{name}");
         }

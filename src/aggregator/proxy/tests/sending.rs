@@ -126,12 +126,12 @@ async fn over_http2_only_unprocessed_requests_are_retried() {
 #[tokio::test]
 async fn connections_and_waiting_requests_are_limited() {
     let pki = Pki::new(&["ext.ns.svc"], H1);
-    let (tell, mut told) = mpsc::unbounded_channel();
+    let (sender, mut receiver) = mpsc::unbounded_channel();
     let (go, gone) = tokio::sync::watch::channel(false);
     let backend = Backend::http(&pki, 1, move |_| {
-        let (tell, mut gone) = (tell.clone(), gone.clone());
+        let (sender, mut gone) = (sender.clone(), gone.clone());
         async move {
-            tell.send(()).unwrap();
+            sender.send(()).unwrap();
             let _ = gone.wait_for(|g| *g).await;
             response(200, "ok")
         }
@@ -151,9 +151,9 @@ async fn connections_and_waiting_requests_are_limited() {
         tokio::spawn(async move { p.clone().serve(get("/x"), alice()).await })
     };
     let first = send();
-    told.recv().await.unwrap();
+    receiver.recv().await.unwrap();
     let second = send();
-    told.recv().await.unwrap();
+    receiver.recv().await.unwrap();
     let third = send();
     let waiting = || {
         let Settings::Remote(remote) = &*p.settings() else {

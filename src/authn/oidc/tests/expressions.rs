@@ -149,16 +149,16 @@ fn errors_have_upstreams_messages_and_paths() {
 #[test]
 fn a_file_is_checked_in_upstreams_order() {
     let lines = "userValidationRules: [{}]\nclaimMappings: {username: {expression: '('}}\nclaimValidationRules: [{}]";
-    let told = refusal(lines);
+    let message = refusal(lines);
     let places: Vec<usize> = [
         "claimValidationRules[0]",
         "claimMappings.username",
         "userValidationRules[0]",
     ]
     .iter()
-    .map(|at| told.find(at).unwrap_or_else(|| panic!("{at} in {told}")))
+    .map(|at| message.find(at).unwrap_or_else(|| panic!("{at} in {message}")))
     .collect();
-    assert!(places.is_sorted(), "{told}");
+    assert!(places.is_sorted(), "{message}");
 }
 
 #[test]
@@ -191,14 +191,14 @@ fn an_email_address_as_name_must_be_verified_somewhere() {
         ("claims.email_", "", true),
         ("claims.a.email", "", true),
     ] {
-        let told = with(name, rest).map_err(|e| e.to_string());
+        let parsed = with(name, rest).map_err(|e| e.to_string());
         let why = format!(
             "jwt[0].claimMappings.username.expression: Invalid value: {}: claims.email_verified must be used in \
              claimMappings.username.expression or claimMappings.extra[*].valueExpression or claimValidationRules[*].expression when \
              claims.email is used in claimMappings.username.expression",
             crate::apimachinery::field::quote(name)
         );
-        assert_eq!(told.err(), (!fine).then_some(why), "{name} {rest}");
+        assert_eq!(parsed.err(), (!fine).then_some(why), "{name} {rest}");
     }
 }
 

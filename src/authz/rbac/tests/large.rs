@@ -1,6 +1,7 @@
 //! Many roles, bindings and rules: decisions stay correct, their cost linear, and their texts short.
 
 use super::*;
+use std::time::Duration;
 
 /// 1,000 roles and 10,000 bindings, of which one applies to the test user, and a group bound to 500 roles.
 fn crowd() -> Index {

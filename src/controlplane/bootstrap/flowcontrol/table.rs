@@ -20,7 +20,6 @@ pub(super) enum Limit {
         shares: i64,
         /// Percentage of its seats that other levels may borrow.
         lendable: i64,
-        /// Number of queues.
         queues: i64,
         /// Hand size: the queues shuffle-sharded to one flow.
         hand_size: i64,

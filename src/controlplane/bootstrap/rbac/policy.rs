@@ -114,7 +114,6 @@ pub(super) fn binding_object(namespace: &str, name: &str, role: &str, subjects: 
 }
 
 impl Role {
-    /// The API object.
     pub(super) fn object(&self) -> Value {
         let mut v = role_object(self.namespace, self.name, self.rules);
         if !self.aggregate_to.is_empty() {
@@ -132,7 +131,6 @@ impl Role {
 }
 
 impl Binding {
-    /// The API object.
     pub(super) fn object(&self) -> Value {
         binding_object(self.namespace, self.name, self.role, self.subjects)
     }

@@ -111,3 +111,20 @@ fn list_attributes_of_a_disabled_gate_are_dropped() {
         json!({"spec": {"devices": [{"name": "a", "attributes": {"x": {}, "y": {"int": 1}}}]}})
     );
 }
+
+#[test]
+fn empty_lists_of_a_disabled_gate_are_not_validated() {
+    let with = |extra: Value| {
+        let mut attribute = json!({"int": 1});
+        attribute.set(&["bools"], extra);
+        let device = json!({"name": "a", "attributes": {"x": (attribute)}});
+        json!({"spec": {"driver": "d.example.com", "nodeName": "n", "pool": {"name": "p", "resourceSliceCount": 1},
+            "devices": [(device)]}})
+    };
+    let (bare, empty, full) = (with(Value::Null), with(json!([])), with(json!([true])));
+    let validate = |new: &Value, old: &Value| Strategy::validate_update(&RESOURCE_SLICE, new, old);
+    assert!(Strategy::validate_create(&RESOURCE_SLICE, &empty).is_empty());
+    assert!(validate(&empty, &bare).is_empty() && validate(&empty, &empty).is_empty());
+    // A slice that a server with the gate stored has them judged.
+    assert!(!validate(&empty, &full).is_empty());
+}

@@ -239,7 +239,7 @@ impl EscalationGuard {
             return Ok(());
         }
         // The cached index may lag behind a role that was created just before its binding.
-        let index = self.roles.fresh().await.map_err(Status::internal)?;
+        let index = self.roles.fresh(&cx.namespace).await.map_err(Status::internal)?;
         let Some(bound) = index.role(&key) else {
             return Err(Status::not_found(&GroupResource::new(GROUP, resource), role));
         };

@@ -25,7 +25,7 @@ pub(crate) struct NodePortRecord {
     first: u16,
     last: u16,
     /// Claims of this process wait for each other instead of failing each other's compare-and-swap.
-    turn: tokio::sync::Mutex<()>,
+    claiming: tokio::sync::Mutex<()>,
 }
 
 /// The record as it was read, to be changed and written back.
@@ -56,13 +56,13 @@ impl NodePortRecord {
             storage,
             first,
             last,
-            turn: tokio::sync::Mutex::default(),
+            claiming: tokio::sync::Mutex::default(),
         }
     }
 
     /// Waits until no other claim of this process is under way.
-    pub(crate) async fn turn(&self) -> tokio::sync::MutexGuard<'_, ()> {
-        self.turn.lock().await
+    pub(crate) async fn lock(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.claiming.lock().await
     }
 
     /// Reads the record: at least as new as every claim acknowledged before, by any gateway.
@@ -131,7 +131,7 @@ impl NodePortRecord {
     pub(crate) async fn release(&self, freed: &BTreeSet<u16>) {
         let outcome: Result<()> = async {
             // Held over the retries: another claim of this process in between would fail this write.
-            let _turn = self.turn().await;
+            let _guard = self.lock().await;
             loop {
                 let mut claim = self.read().await?;
                 let before = claim.ports.len();

@@ -1,18 +1,24 @@
 //! TLS configuration and timeouts for connections to kubelets, pods and service endpoints. Start at
 //! [`BackendConnector::backend`].
 
+use crate::apimachinery::status::Status;
 use crate::pki::certs::{CaPool, DynamicCa, DynamicKeyPair, KeyPairData};
 use crate::proxy::backend::Backend;
+use crate::proxy::places::{Place, Places};
 use crate::proxy::policy::ProxyPolicy;
 use crate::proxy::resolver::Resolver;
 use crate::proxy::tcp::DIAL_TIMEOUT;
 use crate::proxy::tls::{self, ClientTls, TlsBuilder, TlsInputs};
+use crate::request::UserInfo;
 use crate::tasks::TaskGroup;
 use arc_swap::ArcSwap;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::ServerName;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// Connections to kubelets, pods and endpoints at a time. With TLS each takes some 30 KB, and a descriptor.
+const MAX_CONNECTIONS: usize = 2048;
 
 /// How to connect to kubelets: the `--kubelet-*` flags. Certificate files are reloaded when they change.
 pub(crate) struct KubeletConfig {
@@ -49,6 +55,7 @@ pub(in crate::controlplane) struct BackendConnector {
     pub(super) tasks: TaskGroup,
     policy: ProxyPolicy,
     pub(super) names: Arc<dyn Resolver>,
+    places: Arc<Places>,
 }
 
 /// TLS configuration towards kubelets, and the certificates it was built from.
@@ -93,6 +100,18 @@ impl BackendConnector {
             tasks: config.tasks,
             policy: config.policy,
             names: config.names,
+            places: Places::new(MAX_CONNECTIONS),
+        })
+    }
+
+    /// A place for one more connection of this user.
+    ///
+    /// # Errors
+    /// 429 if there is none.
+    pub(super) fn enter(&self, user: &UserInfo) -> Result<Arc<Place>, Status> {
+        self.places.enter(user).ok_or_else(|| {
+            let why = "too many connections to nodes, pods and services are open, please try again later";
+            Status::too_many_requests(why, 1)
         })
     }
 
@@ -150,6 +169,7 @@ impl BackendConnector {
                 Peer::Kubelet | Peer::UnverifiedKubelet => self.timeout,
             },
             addresses: None,
+            place: None,
         }
     }
 }

@@ -203,6 +203,7 @@ impl Connect for Log {
 
     async fn connect(&self, cx: &Context, name: &str, options: &Value, req: Request) -> Result<Response> {
         check(name, options)?;
+        let place = self.kubelets.connector.enter(&cx.user)?;
         let pod = self.stores.get("", "pods")?.get_value(&cx.namespace, name).await?;
         let container = container(&pod, options.str_at(&["container"]))?;
         let node = pod.str_at(&["spec", "nodeName"]);
@@ -214,7 +215,7 @@ impl Connect for Log {
         }
         let address = self.kubelets.find(node, "pods").await?;
         let verified = options.get("insecureSkipTLSVerifyBackend").as_bool() != Some(true);
-        let kubelet = self.kubelets.backend(&address, verified);
+        let kubelet = self.kubelets.backend(&address, verified).holding(place);
         let path = format!("/containerLogs/{}/{name}/{container}", cx.namespace);
         let (path, query) = (url::escaped_path(&path), query(options));
         let target = if query.is_empty() {

@@ -226,13 +226,14 @@ impl Connect for ProxyHandler {
     }
 
     async fn connect(&self, cx: &Context, id: &str, options: &Value, req: Request) -> Result<Response> {
+        let place = self.kubelets.connector.enter(&cx.user)?;
         let backend = match &self.to {
             Proxy::Pods => self.pod(cx, id).await?,
             Proxy::Services { next } => self.service(next, cx, id).await?,
             Proxy::Nodes => self.node(id).await?,
         };
         relay::relay_request(
-            &backend,
+            &backend.holding(place),
             options.str_at(&["path"]),
             req,
             self.kubelets.connector.passing(),

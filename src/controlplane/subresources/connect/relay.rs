@@ -225,6 +225,7 @@ mod tests {
             tls: None,
             connect_timeout: std::time::Duration::from_secs(5),
             addresses: None,
+            place: None,
         };
         let prefix = "/api/v1/namespaces/n/pods/p/proxy";
         let req = http::Request::get(format!("{prefix}/page?a=b"))

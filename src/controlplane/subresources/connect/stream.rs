@@ -94,6 +94,7 @@ impl Connect for Stream {
     }
 
     async fn connect(&self, cx: &Context, name: &str, options: &Value, req: Request) -> Result<Response> {
+        let place = self.kubelets.connector.enter(&cx.user)?;
         let pod = self.stores.get("", "pods")?.get_value(&cx.namespace, name).await?;
         // The container is checked before the node, in the order of upstream's `streamLocation`.
         let path = match self.kind {
@@ -109,7 +110,7 @@ impl Connect for Stream {
             return Err(Status::bad_request(format!("pod {name} does not have a host assigned")));
         }
         let address = self.kubelets.find(node, "pods").await?;
-        let kubelet = self.kubelets.backend(&address, true);
+        let kubelet = self.kubelets.backend(&address, true).holding(place);
         let query = query(self.kind, options);
         let passing = self.kubelets.connector.passing();
         // A kubelet that declares the feature takes every protocol of clients, and the stream is relayed as

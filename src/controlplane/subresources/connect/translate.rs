@@ -108,6 +108,7 @@ pub(super) fn answer(req: Request, streams: Streams, to: Destination, tasks: &Ta
     }
 }
 
+/// Owns `to`, which holds the connection's place to the end.
 async fn run(socket: WebSocket, streams: Streams, to: Destination, tasks: TaskGroup) {
     let (mut sender, receiver) = socket.split();
     // Before the kubelet is dialled, as upstream: if it cannot be reached, the error goes to the error

@@ -88,7 +88,12 @@ pub(super) async fn answer(
     }
     let chosen = theirs.get(PROTOCOL).and_then(|p| p.to_str().ok());
     let chosen = chosen.map(|protocol| format!("{PREFIX}{}", protocol.trim()));
-    Ok(handshake.accept(chosen.as_deref(), Limits::STREAM, tasks, |socket| copy(socket, io)))
+    let place = kubelet.place.clone();
+    let serve = async move |socket: WebSocket| {
+        copy(socket, io).await;
+        drop(place);
+    };
+    Ok(handshake.accept(chosen.as_deref(), Limits::STREAM, tasks, serve))
 }
 
 fn is_spdy(headers: &HeaderMap) -> bool {

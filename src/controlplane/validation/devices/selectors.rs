@@ -54,7 +54,6 @@ static ENVIRONMENT: LazyLock<Environment> = LazyLock::new(|| {
     environment
 });
 
-/// Checks device selectors.
 pub(super) fn selectors(out: &mut ErrorList, v: &Value, at: &FieldPath) {
     for (i, s) in at_most(out, v, MAX_SELECTORS, at).iter().enumerate() {
         let at = at.index(i).child("cel");

@@ -274,7 +274,8 @@ pub(super) fn os(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
                 // pointers.
                 let is_set = match holder.get(key) {
                     Value::Bool(false) => matches!(*key, "hostUsers" | "shareProcessNamespace"),
-                    Value::Array(a) => !a.is_empty(),
+                    // Of the lists, upstream counts the elements of `sysctls` only.
+                    Value::Array(a) => *key == "supplementalGroups" || !a.is_empty(),
                     v => !v.is_null(),
                 };
                 if is_set {

@@ -232,7 +232,8 @@ pub(super) fn condition(v: &Value) -> Option<Value> {
         r.text(key, &[key])?;
     }
     r.take("lastTransitionTime", &["lastTransitionTime"], |v| {
-        v.as_str().filter(|s| time::parse(s).is_ok()).map(Value::from)
+        let at = time::parse(v.as_str()?).ok()?;
+        Some(Value::from(time::format(at)))
     })?;
     Some(r.to)
 }

@@ -96,6 +96,21 @@ fn malformed_annotations_are_dropped() {
 }
 
 #[test]
+fn times_in_annotations_take_their_canonical_form() {
+    let condition = r#"[{"type":"AbleToScale","status":"True","lastTransitionTime":"2024-01-02T3:04:05,5+01:00"}]"#;
+    let mut v1 = (&AUTOSCALERS).serve(v2(json!([]), json!({})));
+    v1.set(
+        &["metadata", "annotations", "autoscaling.alpha.kubernetes.io/conditions"],
+        condition,
+    );
+    let conditions = (&AUTOSCALERS).store(v1).at(&["status", "conditions"]).clone();
+    assert_eq!(
+        conditions.items()[0].str_at(&["lastTransitionTime"]),
+        "2024-01-02T02:04:05Z"
+    );
+}
+
+#[test]
 fn annotations_of_stored_objects_do_not_reach_v1() {
     let mut hub = v2(
         json!([{"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 60}}}]),

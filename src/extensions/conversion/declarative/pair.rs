@@ -17,7 +17,6 @@ use std::collections::{HashMap, HashSet};
 /// The versions of a pair and what differs between them.
 #[derive(Debug)]
 pub(super) struct Pair {
-    /// The versions.
     pub sides: [Side; 2],
     /// Fields of items, whose paths are those of the first version.
     pub items: Vec<Renames>,

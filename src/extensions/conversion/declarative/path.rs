@@ -7,7 +7,7 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Keys(pub Vec<Str>);
 
-/// The way to the items of lists and the values of maps.
+/// The path to the items of lists and the values of maps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Items(pub Vec<Keys>);
 
@@ -28,7 +28,7 @@ pub(crate) enum InvalidPath {
     Reserved(String),
 }
 
-/// Parses a path into the way to its items, which is empty without `[*]`, and the keys below.
+/// Parses a path into that of its items, which is empty without `[*]`, and the keys below.
 pub(super) fn parse(text: &str) -> Result<(Items, Keys), InvalidPath> {
     // Counted in the text, before anything is allocated per key.
     if text.matches('.').count() > MAX_KEYS {
@@ -67,7 +67,6 @@ impl Keys {
         self.0.iter().try_fold(v, |v, key| v.as_object()?.get(key))
     }
 
-    /// Removes the value.
     pub(crate) fn take(&self, v: &mut Value) -> Option<Value> {
         let keys: Vec<&str> = self.0.iter().map(Str::as_str).collect();
         v.unset(&keys)
@@ -107,8 +106,8 @@ impl Keys {
 impl Items {
     /// Calls `f` for every item that is an object.
     pub(crate) fn each(&self, v: &mut Value, f: &mut dyn FnMut(&mut Value)) {
-        fn each(way: &[Keys], v: &mut Value, f: &mut dyn FnMut(&mut Value)) {
-            let Some((first, rest)) = way.split_first() else {
+        fn each(path: &[Keys], v: &mut Value, f: &mut dyn FnMut(&mut Value)) {
+            let Some((first, rest)) = path.split_first() else {
                 return f(v);
             };
             let keys: Vec<&str> = first.0.iter().map(Str::as_str).collect();

@@ -159,9 +159,9 @@ fn place(keys: &Keys) -> Vec<&str> {
     keys.0.iter().flat_map(|key| ["properties", key.as_str()]).collect()
 }
 
-/// The schema of the items on the way.
-fn items_of<'s>(root: &'s mut Value, way: &Items) -> Option<&'s mut Value> {
-    way.0.iter().try_fold(root, |schema, keys| {
+/// The schema of the items at this path.
+fn items_of<'s>(root: &'s mut Value, path: &Items) -> Option<&'s mut Value> {
+    path.0.iter().try_fold(root, |schema, keys| {
         let list = schema.at_mut(&place(keys))?;
         // A list has `items`; a map of values has `additionalProperties`.
         let of = match list.get("items").is_null() {

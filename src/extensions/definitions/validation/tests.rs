@@ -90,6 +90,38 @@ fn errors_in_shared_fields_are_reported_at_the_top() {
 }
 
 #[test]
+fn schemas_that_differ_in_empty_lists_are_shared() {
+    let places = |extra: Value| {
+        let schema = |extra: &Value| {
+            let mut schema = json!({"type": "object", "properties": {"a": {}}});
+            for (key, value) in extra.as_object().into_iter().flat_map(|m| m.iter()) {
+                schema.set(&[key], value.clone());
+            }
+            schema
+        };
+        let versions = json!([
+            {"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": (schema(&json!({})))}},
+            {"name": "v2", "served": true, "storage": false, "schema": {"openAPIV3Schema": (schema(&extra))}}]);
+        let v = with(&["spec", "versions"], versions);
+        errors(&v)[0].split('.').nth(1).map(str::to_owned)
+    };
+    for empty in [
+        json!({"required": []}),
+        json!({"definitions": {}}),
+        json!({"properties": {"a": {"allOf": []}}}),
+    ] {
+        assert_eq!(places(empty.clone()).as_deref(), Some("validation"), "{empty:?}");
+    }
+    // A property is there even if its schema is empty, as a schema to which there is a pointer.
+    for other in [
+        json!({"properties": {"a": {}, "properties": {}}}),
+        json!({"properties": {"a": {"not": {}}}}),
+    ] {
+        assert_eq!(places(other.clone()).as_deref(), Some("versions[0]"), "{other:?}");
+    }
+}
+
+#[test]
 fn parts_of_versions_are_validated() {
     for (members, expected) in [
         (

@@ -1,6 +1,10 @@
 //! Lists and watches with field selectors, which are tested in the served version.
 
+use super::reader::Reader;
+use super::selection::{Reading, Selection};
 use super::*;
+use crate::storage::Select;
+use std::hash::{DefaultHasher, Hasher};
 
 fn selecting(name: &'static str, value: &'static str) -> Predicate {
     Predicate(Some(Arc::new(move |e: &Entry| {
@@ -117,4 +121,38 @@ async fn a_filtered_watch_tests_entries_that_became_known_after_their_event() {
     }
     let types: Vec<_> = types.iter().map(|(t, v)| (*t, v.as_str())).collect();
     assert_eq!(types, [(EventType::Added, "y"), (EventType::Deleted, "y")]);
+}
+
+/// Selects nothing; equal to others with the same number.
+struct Numbered(u8);
+
+impl Select for Numbered {
+    fn matches(&self, _: &Entry) -> bool {
+        false
+    }
+
+    fn identify(&self, hasher: &mut dyn Hasher) -> bool {
+        hasher.write_u8(self.0);
+        true
+    }
+}
+
+#[test]
+fn equal_selectors_on_one_version_are_equal_for_the_storage_below() {
+    let (things, events) = (versions(&Arc::default(), 0), PairConversion(Arc::new(Renamed)));
+    for kind in [things, Arc::new(events.versions(Some(selectable("note"))))] {
+        let readers = [0, 1].map(|served| Arc::new(Reader::new(kind.clone(), served, None)));
+        let identity = |served: usize, number| {
+            let selector = Predicate(Some(Arc::new(Numbered(number))));
+            let selection = Selection::new(&kind, &readers[served], &selector, Reading::Watch);
+            let mut hasher = DefaultHasher::new();
+            let below = selection.before.0.expect("all of the selector");
+            assert!(below.identify(&mut hasher));
+            hasher.finish()
+        };
+        assert_eq!(identity(0, 1), identity(0, 1));
+        assert_ne!(identity(0, 1), identity(0, 2));
+        let served_alike = kind.conversion.stored_fields().is_some();
+        assert_eq!(identity(0, 1) == identity(1, 1), served_alike);
+    }
 }

@@ -91,10 +91,10 @@ pub(super) async fn decoded<T: Send + 'static>(
     length: usize,
     decode: impl FnOnce(&Record) -> T + Send + 'static,
 ) -> Option<T> {
-    let turn = record.audit().response_limits().turn().await;
+    let permit = record.audit().response_limits().decoding_permit().await;
     let record = record.clone();
     let work = move || {
-        let _turn = turn;
+        let _permit = permit;
         decode(&record)
     };
     off_thread(length.saturating_mul(MEMORY_PER_BYTE), work).await

@@ -203,9 +203,9 @@ async fn large_response_objects_are_decoded_a_few_at_a_time() {
         let config = config("RequestResponse", &kept, Mode::Blocking);
         let audit = config.audit.clone().unwrap();
         let s = server(config, move |_| answer(whole, parts));
-        let turns = (
-            audit.response_limits().turn().await,
-            audit.response_limits().turn().await,
+        let permits = (
+            audit.response_limits().decoding_permit().await,
+            audit.response_limits().decoding_permit().await,
         );
         let request = async {
             send(&s, get("/api/v1/configmaps/c"))
@@ -217,7 +217,7 @@ async fn large_response_objects_are_decoded_a_few_at_a_time() {
         let mut request = Box::pin(request);
         assert!(futures_util::FutureExt::now_or_never(&mut request).is_none());
         assert_eq!(kept.stages(), ["RequestReceived 0"]);
-        drop(turns);
+        drop(permits);
         assert_eq!(request.await.unwrap(), whole);
         assert_eq!(kept.stages(), ["RequestReceived 0", "ResponseComplete 200"]);
         let recorded = kept.last();
@@ -232,9 +232,9 @@ async fn large_response_objects_that_are_not_recorded_are_not_decoded() {
     let config = config("Metadata", &kept, Mode::Blocking);
     let audit = config.audit.clone().unwrap();
     let s = server(config, move |_| response_with(200, whole));
-    let _turns = (
-        audit.response_limits().turn().await,
-        audit.response_limits().turn().await,
+    let _permits = (
+        audit.response_limits().decoding_permit().await,
+        audit.response_limits().decoding_permit().await,
     );
     let delete = http::Request::delete("/api/v1/configmaps/c").header("authorization", "Bearer admin");
     send(&s, delete).await;

@@ -1,4 +1,5 @@
-//! Response heads over HTTP/2.
+//! Response heads over HTTP/2: `finish` turns `Connection: close` into GOAWAY, removes what HTTP/2 forbids and adds
+//! `Date`; `announce_length` adds `Content-Length`.
 
 use crate::request::Body;
 use crate::request::headers::{self, remove_all};

@@ -1,4 +1,5 @@
-//! One HTTP/2 stream: polls its handler, then sends the response.
+//! [`Stream`]: one HTTP/2 stream. The connection's task polls it: it polls the handler, then sends the response as
+//! flow control permits, with informational responses before. Accepting streams is left to the parent module.
 
 use super::head::{self, Date};
 use crate::request::informational::{self, H2InformationalQueue};

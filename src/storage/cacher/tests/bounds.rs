@@ -286,3 +286,31 @@ async fn pinned_snapshots_are_bounded_in_bytes() {
     assert!(matches!(feed.cacher.list(next).await, Err(Error::Compacted(_))));
     assert!(feed.cacher.stats().history_bytes <= 8 << 20);
 }
+
+#[test]
+fn the_last_change_of_a_namespace_is_known_as_far_as_the_history_goes() {
+    let mut feed = Feed::new(Bounds::default());
+    let a = feed.put("a/x").entry.revision;
+    // Neither the name of a namespace with the same beginning, nor an object of cluster scope.
+    feed.put("ab/x");
+    feed.put("a");
+    assert_eq!(feed.cacher.last_change_in("a", Revision(1)), Some(a));
+    assert_eq!(feed.cacher.last_change_in("a", a), None);
+    assert_eq!(feed.cacher.last_change_in("c", Revision(1)), None);
+    let before = feed.cacher.last_change();
+    feed.delete("a/x");
+    let deleted = feed.cacher.last_change();
+    assert_eq!(feed.cacher.last_change_in("a", before), Some(deleted));
+    // The history begins at revision 1.
+    assert_eq!(feed.cacher.last_change_in("c", Revision(0)), Some(deleted));
+    for _ in 0..TRIMMED_AT_ONCE {
+        feed.put("b/x");
+    }
+    assert_eq!(feed.cacher.last_change_in("c", deleted), None);
+    let last = feed.cacher.last_change();
+    assert_eq!(
+        feed.cacher.last_change_in("c", before),
+        Some(last),
+        "too many to look at"
+    );
+}

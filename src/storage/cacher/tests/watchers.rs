@@ -27,7 +27,7 @@ async fn stalled_watcher_is_ended_after_a_gapless_queue() {
 #[test]
 fn full_queue_read_in_time_does_not_end_the_watch() {
     let mut feed = Feed::new(Bounds::default());
-    let everything = Scope::new("", false, Predicate(None));
+    let everything = Scope::new("", false, Predicate(None), &SelectorIds::default());
     let subscriber = Arc::new(Subscriber::new(everything, Revision(0), 2));
     let mut hub = Hub::default();
     hub.add(subscriber.clone());
@@ -53,7 +53,7 @@ fn full_queue_read_in_time_does_not_end_the_watch() {
 fn the_end_of_a_watch_does_not_end_that_of_one_object_with_the_same_key() {
     let watcher = |single| {
         Arc::new(Subscriber::new(
-            Scope::new("ns/a", single, Predicate(None)),
+            Scope::new("ns/a", single, Predicate(None), &SelectorIds::default()),
             Revision(0),
             2,
         ))

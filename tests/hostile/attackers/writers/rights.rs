@@ -129,6 +129,27 @@ pub(super) fn all(cases: &mut Cases, scale: &Scale) {
         scene.send(&Request::post(BINDINGS, body));
         scene.delete_afterwards(format!("{BINDINGS}/subjects"));
     });
+    // Service accounts, since the group that users and groups have by default would take half of an object's size.
+    let subjects = scale.size(26_000);
+    cases.add("binding: all of its 26,000 subjects replaced, again and again", move |scene| {
+        let binding = |round: usize| {
+            let subject = |i: usize| format!(r#"{{"kind":"ServiceAccount","name":"s{round}-{i}","namespace":"e"}}"#);
+            format!(
+                r#"{{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"RoleBinding","metadata":{{"name":"replaced"}},
+                "roleRef":{{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"system:aggregate-to-view"}},"subjects":[{}]}}"#,
+                joined(subjects, subject)
+            )
+        };
+        scene.send(&Request::post(BINDINGS, binding(0)));
+        scene.delete_afterwards(format!("{BINDINGS}/replaced"));
+        let path = format!("{BINDINGS}/replaced");
+        let replacements: Vec<Request> = (1..9).map(|round| Request::put(path.as_str(), binding(round))).collect();
+        let answers = scene.send_in_sequence(&replacements);
+        let replaced = answers.iter().filter(|a| a.code == 200).count();
+        scene.expect(replaced == replacements.len(), || {
+            format!("{replaced} replacements are stored")
+        });
+    });
 }
 
 fn review(scene: &mut crate::scene::Scene<'_>) {

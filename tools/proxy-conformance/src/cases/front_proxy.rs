@@ -103,7 +103,7 @@ fn merged<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
                 && users.first().is_some_and(|u| u == "X-Other-User")
                 && users.iter().any(|u| u.eq_ignore_ascii_case("X-Remote-User"))
         };
-        let told = environment
+        let result = environment
             .until("both servers' CAs and headers are published", both)
             .await;
         let back = json!({"data": {CA: before[CA], USERS: before[USERS]}});
@@ -112,7 +112,7 @@ fn merged<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
             .api("PATCH", MAP, Some(&back))
             .await
             .map_err(|(_, e)| e)?;
-        told
+        result
     })
 }
 

@@ -5,8 +5,8 @@ use crate::case::{Case, case};
 use crate::environment::MEMBER;
 
 /// A case with the identity `alice`, in the group [`MEMBER`].
-fn alice(id: &'static str, fact: &'static str) -> Case {
-    case(id, fact)
+fn alice(id: &'static str, claim: &'static str) -> Case {
+    case(id, claim)
         .with("Impersonate-User", "alice")
         .with("Impersonate-Group", MEMBER)
 }

@@ -253,8 +253,8 @@ fn passed_redirects() -> impl Iterator<Item = Case> {
             said,
         )
     });
-    own.into_iter().chain(others).map(|(id, fact, status, said, read)| {
-        case(id, fact)
+    own.into_iter().chain(others).map(|(id, claim, status, said, read)| {
+        case(id, claim)
             .needs(Need::RedirectsPassed)
             .answers(status)
             .answer_headers(&[("Location", said), ("X-Mine", "1")])

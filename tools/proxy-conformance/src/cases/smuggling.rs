@@ -15,10 +15,10 @@ pub(super) fn cases() -> Vec<Case> {
 }
 
 /// A POST with these headers, with the inner request as its body or after it.
-fn inner(id: &'static str, fact: &'static str, headers: &str, before: &str) -> Case {
+fn inner(id: &'static str, claim: &'static str, headers: &str, before: &str) -> Case {
     let text =
         format!("POST {{base}}/things HTTP/1.1\r\nHost: {{gateway}}\r\n{{auth}}{{case}}{headers}\r\n{before}{INNER}");
-    case(id, fact).raw(&text).on(&["f1", "f2"])
+    case(id, claim).raw(&text).on(&["f1", "f2"])
 }
 
 fn lengths() -> Vec<Case> {
@@ -48,7 +48,7 @@ fn lengths() -> Vec<Case> {
         let case = inner(id, refused, &format!("Content-Length: {value}\r\n"), "");
         cases.push(case.expect([Status(400), Reached(0)]));
     }
-    for (id, fact, line) in [
+    for (id, claim, line) in [
         (
             "S.2a",
             "an unknown transfer encoding is refused",
@@ -95,7 +95,7 @@ fn lengths() -> Vec<Case> {
             "X-A: b\r\n Transfer-Encoding: chunked",
         ),
     ] {
-        let case = inner(id, fact, &format!("{line}\r\nContent-Length: 5\r\n"), "0\r\n\r\n");
+        let case = inner(id, claim, &format!("{line}\r\nContent-Length: 5\r\n"), "0\r\n\r\n");
         cases.push(case.expect([ReachedAtMost(1), NeverTarget("{base}/smuggled")]));
     }
     cases
@@ -156,7 +156,7 @@ fn never_inner_of(size: &str) -> crate::case::Expect {
 
 fn lines() -> Vec<Case> {
     let mut cases = Vec::new();
-    for (id, fact, headers) in [
+    for (id, claim, headers) in [
         ("S.4a", "a NUL in a value is refused", "X-A: a\0b\r\n"),
         (
             "S.4b",
@@ -172,7 +172,7 @@ fn lines() -> Vec<Case> {
         let first = if id == "S.4g" { headers } else { "" };
         let rest = if id == "S.4g" { "" } else { headers };
         let text = format!("GET {{base}}/things HTTP/1.1\r\n{first}Host: {{gateway}}\r\n{{auth}}{{case}}{rest}\r\n");
-        let case = case(id, fact).raw(&text).on(&["f1", "f2"]);
+        let case = case(id, claim).raw(&text).on(&["f1", "f2"]);
         cases.push(case.expect([Status(400), Reached(0)]));
     }
     cases.push(
@@ -187,7 +187,7 @@ fn lines() -> Vec<Case> {
 
 fn targets() -> Vec<Case> {
     let rest = "HTTP/1.1\r\nHost: {gateway}\r\n{auth}{case}\r\n";
-    let raw = |id, fact, target: &str| case(id, fact).raw(&format!("GET {target} {rest}")).on(&["f1", "f2"]);
+    let raw = |id, claim, target: &str| case(id, claim).raw(&format!("GET {target} {rest}")).on(&["f1", "f2"]);
     vec![
         raw(
             "S.5a",

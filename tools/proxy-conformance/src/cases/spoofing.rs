@@ -44,8 +44,8 @@ fn spellings() -> Vec<Case> {
         ("S.8o", "x_remote_extra_scopes"),
         ("S.8p", "impersonate_user"),
     ] {
-        let fact = "so is one that a server may read as such, once it has made a variable of its name";
-        let case = case(id, fact).beyond().with(name, "spoofed");
+        let claim = "so is one that a server may read as such, once it has made a variable of its name";
+        let case = case(id, claim).beyond().with(name, "spoofed");
         cases.push(case.expect([Status(200), NotSent(name)]));
     }
     cases
@@ -58,9 +58,9 @@ fn placed() -> Vec<Case> {
         ("Impersonate-User".into(), "spoofed".into()),
         ("X-Remote-Extra-Scopes".into(), "spoofed".into()),
     ];
-    let raw = |id, fact, headers: &str| {
+    let raw = |id, claim, headers: &str| {
         let text = format!("GET {{base}}/things HTTP/1.1\r\nHost: {{gateway}}\r\n{{auth}}{{case}}{headers}\r\n");
-        case(id, fact).raw(&text).on(&["f1", "f2"])
+        case(id, claim).raw(&text).on(&["f1", "f2"])
     };
     vec![
         case("S.9a", "identity trailers are ignored")

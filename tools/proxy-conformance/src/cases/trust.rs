@@ -143,13 +143,24 @@ async fn condition_is(scene: &Scene<'_>, status: &str, reason: &str, text: &str)
     ))
 }
 
+/// Waits for a condition: the gateway may be about to write it. If it does not come, the error names the one there is.
+async fn condition_becomes(scene: &Scene<'_>, status: &str, reason: &str, text: &str) -> Result<(), String> {
+    let what = format!("the condition becomes {status} {reason} {text}");
+    let reached = || async { condition_is(scene, status, reason, text).await.is_ok() };
+    let Err(late) = scene.environment.until(&what, reached).await else {
+        return Ok(());
+    };
+    let is = condition_is(scene, status, reason, text).await;
+    is.map_err(|other| format!("{late}: {other}"))
+}
+
 const UNTRUSTED: &str = "tls: failed to verify certificate: x509: ";
 
 async fn distrusted(scene: &Scene<'_>, why: &str) -> Result<(), String> {
     let text = format!("{UNTRUSTED}{why}");
-    condition_is(scene, "False", "FailedDiscoveryCheck", &text).await?;
+    condition_becomes(scene, "False", "FailedDiscoveryCheck", &text).await?;
     let probe = "failing or missing response from https://{host}{base}: ";
-    condition_is(scene, "False", "FailedDiscoveryCheck", probe).await
+    condition_becomes(scene, "False", "FailedDiscoveryCheck", probe).await
 }
 
 fn unknown_authority<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
@@ -173,14 +184,12 @@ fn common_name<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
 }
 
 fn passed<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
-    Box::pin(condition_is(scene, "True", "Passed", "all checks passed"))
+    Box::pin(condition_becomes(scene, "True", "Passed", "all checks passed"))
 }
 
 /// Waits for a condition, and until requests are refused because of it.
 pub(super) async fn becomes(scene: &Scene<'_>, status: &str, reason: &str, text: &str) -> Result<(), String> {
-    let what = format!("the condition becomes {status} {reason} {text}");
-    let reached = || async { condition_is(scene, status, reason, text).await.is_ok() };
-    scene.environment.until(&what, reached).await?;
+    condition_becomes(scene, status, reason, text).await?;
     let wanted = if status == "True" { 200 } else { 503 };
     let what = format!("requests are answered {wanted}");
     let request = scene.request("GET", "{base}/things");
@@ -202,10 +211,10 @@ async fn at(scene: &Scene<'_>, service: &str, port: u16) -> Result<(), String> {
 async fn astray(scene: &Scene<'_>, service: &str, port: u16, reason: &str, text: &str) -> Result<(), String> {
     let _handle = scene.backend.arm([]);
     at(scene, service, port).await?;
-    let told = becomes(scene, "False", reason, text).await;
+    let result = becomes(scene, "False", reason, text).await;
     at(scene, "moving", scene.backend.port).await?;
     becomes(scene, "True", "Passed", "").await?;
-    told
+    result
 }
 
 fn no_service<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
@@ -230,10 +239,10 @@ fn nobody<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
         // The EndpointSlice, not the Service, determines the port.
         let _handle = scene.backend.arm([]);
         scene.environment.listens_on("moving", port).await?;
-        let told = becomes(scene, "False", reason, text).await;
+        let result = becomes(scene, "False", reason, text).await;
         scene.environment.listens_on("moving", scene.backend.port).await?;
         becomes(scene, "True", "Passed", "").await?;
-        told
+        result
     })
 }
 
@@ -262,7 +271,7 @@ fn itself<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
         environment.patch(group, patch).await?;
         // The gateway then answers itself: the group is not available, or the request is forbidden.
         let refused = || async {
-            let told = condition_is(
+            let result = condition_is(
                 scene,
                 "False",
                 "FailedDiscoveryCheck",
@@ -270,7 +279,7 @@ fn itself<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
             )
             .await;
             // A gateway may also recognise its own address.
-            told.is_ok() || condition_is(scene, "False", "OwnAddress", "").await.is_ok()
+            result.is_ok() || condition_is(scene, "False", "OwnAddress", "").await.is_ok()
         };
         let asked = environment.until("the condition reports the loop", refused).await;
         let back =
@@ -324,8 +333,8 @@ fn local<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
             .await?;
         let text = "Local APIServices are always available";
         let said = || async { condition_is(scene, "True", "Local", text).await.is_ok() };
-        let mut told = environment.until("the condition becomes True Local", said).await;
-        if told.is_ok() {
+        let mut result = environment.until("the condition becomes True Local", said).await;
+        if result.is_ok() {
             // The group is local now, and no built-in group has its name.
             let request = scene.request("GET", "{base}/things");
             let gone = || async {
@@ -334,7 +343,7 @@ fn local<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
                     .await
                     .is_ok_and(|response| response.status == 404)
             };
-            told = environment
+            result = environment
                 .until("requests are answered 404 by the gateway itself", gone)
                 .await;
         }
@@ -342,7 +351,7 @@ fn local<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
             .patch(group, json!({"spec": {"service": service, "caBundle": bundle}}))
             .await?;
         becomes(scene, "True", "Passed", "").await?;
-        told
+        result
     })
 }
 
@@ -363,12 +372,24 @@ fn counted(lines: &[String]) -> f64 {
 fn metric<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
     Box::pin(async move {
         let name = "aggregator_unavailable_apiservice{";
-        let own = metrics(scene, name, &format!("v1.{}", scene.backend.group)).await?;
-        let other = metrics(scene, name, "v1.h1.conformance.example.com").await?;
-        if own.len() == 1 && counted(&own) == 1.0 && other.len() == 1 && counted(&other) == 0.0 {
+        let label = format!("v1.{}", scene.backend.group);
+        let series = || async {
+            let own = metrics(scene, name, &label).await?;
+            let other = metrics(scene, name, "v1.h1.conformance.example.com").await?;
+            Ok::<_, String>((own, other))
+        };
+        let is = |lines: &[String], value: f64| lines.len() == 1 && counted(lines) == value;
+        // Set by the checks, which nothing here waits for.
+        let counted_apart = || async {
+            series()
+                .await
+                .is_ok_and(|(own, other)| is(&own, 1.0) && is(&other, 0.0))
+        };
+        let what = "there is a series for each, with 1 for the unavailable one";
+        let Err(late) = scene.environment.until(what, counted_apart).await else {
             return Ok(());
-        }
-        Err(format!("{own:?}, {other:?}"))
+        };
+        Err(format!("{late}: {:?}", series().await))
     })
 }
 
@@ -450,13 +471,13 @@ fn junk_bundle<'a>(scene: &'a Scene<'a>) -> ScenarioFuture<'a> {
                 (response.status, response.text().as_str()) == (500, text)
             })
         };
-        let told = environment
+        let result = environment
             .until("requests are answered 500 with the reason", refused)
             .await;
         environment
             .patch(&scene.backend.group, json!({"spec": {"caBundle": bundle}}))
             .await?;
         becomes(scene, "True", "Passed", "").await?;
-        told
+        result
     })
 }

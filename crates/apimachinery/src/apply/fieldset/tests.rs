@@ -1,5 +1,6 @@
 use super::*;
 use crate::json;
+use crate::value::Value;
 use proptest::prelude::*;
 
 #[test]

@@ -20,7 +20,7 @@ pub struct Writer<'a> {
 /// The operation recorded in an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Operation {
-    /// Server-side apply.
+    /// A patch of type `application/apply-patch`.
     Apply,
     /// Create, update, or any patch except apply.
     Update,
@@ -29,7 +29,7 @@ pub enum Operation {
 /// A decoded entry of `metadata.managedFields`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ManagedEntry {
-    /// The manager's name.
+    /// `fieldManager` of the request, or what its `User-Agent` begins with.
     pub manager: Str,
     /// Whether the manager applied or updated; entries of the two are never merged.
     pub operation: Operation,

@@ -3,6 +3,7 @@ use super::super::managed::tests::{Toy, writer};
 use super::*;
 use crate::gvk::GroupVersionKind;
 use crate::json;
+use crate::status::Cause;
 
 fn applied(live: Option<&Value>, config: Value, manager: &str, force: bool) -> Result<Applied, Status> {
     let reset = FieldSet::of_fields(&[&["status"]]);

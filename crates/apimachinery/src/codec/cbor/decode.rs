@@ -1,4 +1,5 @@
-//! The CBOR decoder.
+//! The CBOR decoder. Entry point: [`decode`]. It accepts the subset of CBOR that upstream accepts, and bounds depth and
+//! memory, since bodies come from clients.
 
 use super::{ARRAY, BYTES, MAP, NEGATIVE, TAG, TEXT, UNSIGNED, half_value};
 use crate::codec::budget::{DecodeBudget, ITEM, OverBudget, PAIR};

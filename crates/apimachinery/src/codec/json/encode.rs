@@ -1,4 +1,5 @@
-//! The encoder: compact, with Go's escapes and numbers.
+//! The JSON encoder: compact, with Go's escapes and numbers. Entry points: [`encode`], [`to_vec`], and
+//! [`to_vec_pretty`] for indented text.
 
 use super::indent;
 use crate::interrupt::pause;

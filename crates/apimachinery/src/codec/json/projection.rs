@@ -44,7 +44,7 @@ pub struct MemberMasks {
 const FEW_MEMBERS: usize = 16;
 
 impl MemberMasks {
-    /// Number of members.
+    /// How many members the masks select.
     pub fn len(&self) -> usize {
         self.list.len()
     }

@@ -44,6 +44,15 @@ struct Anchored {
 /// Bytes per entry of the anchor table, which may be half empty.
 const ANCHOR: usize = 2 * size_of::<(usize, Anchored)>();
 
+/// What becomes of integers from 2⁶³ to 2⁶⁴, which the tree has no number for.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Wide {
+    /// The nearest float.
+    Rounded,
+    /// A string of their digits.
+    Digits,
+}
+
 /// Builds the tree from the parser's events.
 pub(super) struct Builder {
     stack: Vec<Frame>,
@@ -53,6 +62,7 @@ pub(super) struct Builder {
     nodes: usize,
     aliased: usize,
     budget: DecodeBudget,
+    wide: Wide,
 }
 
 impl Pairs {
@@ -96,7 +106,7 @@ fn size(v: &Value) -> usize {
 }
 
 impl Builder {
-    pub(super) fn new(budget: DecodeBudget) -> Self {
+    pub(super) fn new(budget: DecodeBudget, wide: Wide) -> Self {
         Self {
             stack: Vec::new(),
             root: None,
@@ -105,6 +115,7 @@ impl Builder {
             nodes: 0,
             aliased: 0,
             budget,
+            wide,
         }
     }
 
@@ -149,7 +160,7 @@ impl Builder {
                 }
                 // Charged before the copy is made.
                 self.budget.string(text.len())?;
-                let v = scalar(&text, style, tag.as_deref(), line)?;
+                let v = scalar(&text, style, tag.as_deref(), line, self.wide)?;
                 self.value(v, anchor, line)
             }
             Event::Alias(id) => {
@@ -255,7 +266,7 @@ fn key_text(v: Value) -> Option<Str> {
     }
 }
 
-fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>, line: usize) -> Result<Value, Error> {
+fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>, line: usize, wide: Wide) -> Result<Value, Error> {
     let core = tag.filter(|t| t.is_yaml_core_schema()).map(|t| t.suffix.as_str());
     match core {
         Some("str") => return Ok(Value::from(text)),
@@ -284,6 +295,8 @@ fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>, line: usize) -> Res
         Plain::Null => Value::Null,
         Plain::Bool(b) => Value::Bool(b),
         Plain::Int(i) => Value::Int(i),
+        Plain::Wide(n) if wide == Wide::Digits => Value::from(n.to_string()),
+        Plain::Wide(n) => Value::Float(n as f64),
         Plain::Float(f) if f.is_finite() => number(f),
         Plain::Float(f) => {
             let value = match f {

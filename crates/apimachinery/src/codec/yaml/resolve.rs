@@ -6,6 +6,8 @@ pub(super) enum Plain {
     Null,
     Bool(bool),
     Int(i64),
+    /// An integer that only fits 64 bits without a sign.
+    Wide(u64),
     Float(f64),
     String,
 }
@@ -80,11 +82,11 @@ fn integer(s: &str) -> Option<Plain> {
     match i128::from_str_radix(digits, radix) {
         Ok(n) => {
             let n = if negative { -n } else { n };
-            match i64::try_from(n) {
-                Ok(i) => Some(Plain::Int(i)),
-                // Values that only fit an unsigned integer become floats in the JSON tree.
-                Err(_) if n > 0 && n <= i128::from(u64::MAX) => Some(Plain::Float(n as f64)),
-                Err(_) => None,
+            match (i64::try_from(n), u64::try_from(n)) {
+                (Ok(i), _) => Some(Plain::Int(i)),
+                // Go reads no sign before these.
+                (_, Ok(n)) if !s.starts_with('+') => Some(Plain::Wide(n)),
+                _ => None,
             }
         }
         Err(_) => None,

@@ -48,6 +48,23 @@ fn scalars_resolve_by_yaml_1_1() {
 }
 
 #[test]
+fn integers_beyond_63_bits_keep_their_digits_as_strings() {
+    let digits = |text: &str| with_digits(text.as_bytes(), &yaml(text));
+    assert_eq!(
+        digits("a: 9223372036854775809\nb: [0xffffffffffffffff, 1.5, +9223372036854775809]\nc: 7\n"),
+        Some(json!({
+            "a": "9223372036854775809", "b": ["18446744073709551615", 1.5, 9223372036854775808u64], "c": 7
+        }))
+    );
+    // JSON is YAML.
+    assert_eq!(
+        digits(r#"{"a": 18446744073709551615}"#),
+        Some(json!({"a": "18446744073709551615"}))
+    );
+    assert_eq!(digits("a: 9223372036854775807\nb: '9223372036854775809'\n"), None);
+}
+
+#[test]
 fn anchors_merges_and_non_string_keys_decode() {
     assert_eq!(
         yaml("a: &x {p: 1, q: 2}\nb:\n  <<: *x\n  q: 3\nc: *x\n"),

@@ -2,6 +2,7 @@
 
 use super::{
     DIRECTIVE, ELEMENT_ORDER, FieldPatch, PatchSchema, go_print, merge_map, no_merge_key, rejected, unknown_patch_type,
+    wrong_type,
 };
 use crate::codec::json;
 use crate::interrupt::checkpoint;
@@ -81,17 +82,18 @@ pub(super) fn merge<S: PatchSchema>(
         *live = arrange(both, &order, &server, None)?;
         return Ok(());
     }
-    let Some(key) = field.merge_key else {
+    let Some(name) = field.merge_key else {
         return Err(Status::raw_error("cannot merge lists without merge key for struct"));
     };
     // Directives run before indexing, because they change which items are live.
-    let patch = special_items(live, patch, key)?;
-    let key = Some(key);
+    let patch = special_items(live, patch, name)?;
+    let key = Some(name);
     let (order, server) = (Index::of(&patch, key), Index::of(live, key));
     // `server` keeps the original positions for the final order; `places` also finds items appended below.
     let mut places = Index::of(live, key);
     for item in patch {
         checkpoint();
+        has_key(&item, name)?;
         match places.find(&item, key) {
             Some(i) => {
                 // Both are objects: `of_maps` has checked that.
@@ -109,8 +111,26 @@ pub(super) fn merge<S: PatchSchema>(
     Ok(())
 }
 
-/// True for lists of objects, false for lists of scalars; an error for mixed or nested lists.
-fn of_maps(live: &[Value], patch: &[Value]) -> Result<bool, Status> {
+/// An error unless the item is an object with the merge key.
+fn has_key(item: &Value, key: &str) -> Result<(), Status> {
+    let map = item.as_object().ok_or_else(|| no_map(item))?;
+    match map.contains_key(key) {
+        true => Ok(()),
+        false => Err(no_merge_key(item, key)),
+    }
+}
+
+/// The error for a value that is no object in a list of objects.
+fn no_map(v: &Value) -> Status {
+    wrong_type("map[string]interface {}", v)
+}
+
+fn has_directive(item: &Value) -> bool {
+    item.as_object().is_some_and(|m| m.contains_key(DIRECTIVE))
+}
+
+/// True for lists of objects, false for lists of scalars; an error for mixed, nested or only empty lists.
+pub(super) fn of_maps(live: &[Value], patch: &[Value]) -> Result<bool, Status> {
     let mut kind = None;
     for v in live.iter().chain(patch) {
         // Upstream looks at the first element only.
@@ -130,10 +150,10 @@ fn of_maps(live: &[Value], patch: &[Value]) -> Result<bool, Status> {
         }
         kind = Some(k);
     }
-    Ok(live
-        .first()
-        .or(patch.first())
-        .is_some_and(|v| matches!(v, Value::Object(_))))
+    match live.first().or(patch.first()) {
+        Some(v) => Ok(matches!(v, Value::Object(_))),
+        None => Err(Status::raw_error("no elements in any of the given slices")),
+    }
 }
 
 /// Executes the items with a `$patch` directive and returns the remaining ones.
@@ -203,19 +223,66 @@ fn arrange(merged: Vec<Value>, order: &Index, server: &Index, key: Option<&str>)
     Ok(out)
 }
 
-/// [`arrange`] with the order and the live list given as slices.
+/// The order of the live items when upstream arranges a list by `$setElementOrder`. It merges in the memory of the live
+/// list, so that new items take the places of deleted ones in it, behind the remaining ones.
+pub(super) fn order_in_place(live: &[Value], patch: &[Value], key: &str) -> Index {
+    let key = Some(key);
+    let (mut gone, mut replaces) = (Index::default(), false);
+    for (i, item) in patch.iter().enumerate() {
+        match item.get(DIRECTIVE).as_str() {
+            Some("delete") => gone.add(item, key, i),
+            Some("replace") => replaces = true,
+            _ => {}
+        }
+    }
+    let mut order = Index::default();
+    let mut count = 0;
+    for item in live.iter().filter(|item| gone.find(item, key).is_none()) {
+        order.add(item, key, count);
+        count += 1;
+    }
+    // A list that replaces the live one has its own memory.
+    for item in patch.iter().filter(|item| !replaces && !has_directive(item)) {
+        if count == live.len() {
+            break;
+        }
+        if order.find(item, key).is_none() {
+            order.add(item, key, count);
+            count += 1;
+        }
+    }
+    order
+}
+
+/// Checks what upstream looks at when it tells the items that the order names from others.
+pub(super) fn check_partition(merged: &[Value], order: &[Value], key: Option<&str>) -> Result<(), Status> {
+    let Some(name) = key else { return Ok(()) };
+    // It looks for each item in the order, and fails at what it cannot compare.
+    let odd = order.iter().position(|item| item.as_object().is_none());
+    let places = Index::of(order, key);
+    for item in merged {
+        checkpoint();
+        has_key(item, name)?;
+        if let Some(odd) = odd
+            && places.find(item, key).is_none_or(|place| place > odd)
+        {
+            return Err(Status::raw_error(format!("value for key {odd} is not a map.")));
+        }
+    }
+    Ok(())
+}
+
+/// [`arrange`] with the order given as a slice.
 pub(super) fn arrange_by(
     merged: Vec<Value>,
     order: &[Value],
-    server: &[Value],
+    server: &Index,
     key: Option<&str>,
 ) -> Result<Vec<Value>, Status> {
-    if let Some(key) = key
-        && let Some(item) = order.iter().find(|item| item.get(key).is_null())
-    {
-        return Err(no_merge_key(item, key));
+    if let Some(key) = key {
+        order.iter().try_for_each(|item| has_key(item, key))?;
     }
-    arrange(merged, &Index::of(order, key), &Index::of(server, key), key)
+    arrange(merged, &Index::of(order, key), server, key)
 }
 
 /// Checks that the patch's items, except deletions, occur in the order given by `$setElementOrder`.
@@ -223,19 +290,47 @@ pub(super) fn check_order(patch: &[Value], order: &[Value], key: Option<&str>) -
     if patch.is_empty() || order.is_empty() {
         return Ok(());
     }
+    if key.is_some()
+        && let Some(odd) = patch.iter().find(|item| item.as_object().is_none())
+    {
+        return Err(no_map(odd));
+    }
+    let is_deletion = |item: &Value| key.is_some() && item.get(DIRECTIVE).as_str() == Some("delete");
     // One pass over `order`: each item must be found behind the previous one.
-    let mut rest = order.iter();
-    for item in patch.iter().filter(|v| v.get(DIRECTIVE).as_str() != Some("delete")) {
-        let token = Index::token(item, key);
-        if token.is_none() || !rest.by_ref().any(|o| Index::token(o, key) == token) {
-            let (patch, order) = (
-                go_print(&Value::from(patch.to_vec())),
-                go_print(&Value::from(order.to_vec())),
-            );
-            return Err(Status::raw_error(format!(
-                "The order in patch list:\n{patch}\n doesn't match {ELEMENT_ORDER} list:\n{order}\n"
-            )));
+    let mut rest = order.iter().peekable();
+    for item in patch.iter().filter(|item| !is_deletion(item)) {
+        // Other directives are skipped, but behind the end of the order upstream misses them like any item.
+        if has_directive(item) && rest.peek().is_some() {
+            continue;
+        }
+        loop {
+            let place = rest.next().ok_or_else(|| out_of_order(patch, order))?;
+            if is_same(item, place, key)? {
+                break;
+            }
         }
     }
     Ok(())
+}
+
+/// Whether an item of the patch is the one that the order names here.
+fn is_same(item: &Value, place: &Value, key: Option<&str>) -> Result<bool, Status> {
+    if let Some(key) = key {
+        if place.as_object().is_none() {
+            return Err(no_map(place));
+        }
+        has_key(item, key)?;
+        has_key(place, key)?;
+    }
+    Ok(Index::token(item, key) == Index::token(place, key))
+}
+
+fn out_of_order(patch: &[Value], order: &[Value]) -> Status {
+    let (patch, order) = (
+        go_print(&Value::from(patch.to_vec())),
+        go_print(&Value::from(order.to_vec())),
+    );
+    Status::raw_error(format!(
+        "The order in patch list:\n{patch}\n doesn't match {ELEMENT_ORDER} list:\n{order}\n"
+    ))
 }

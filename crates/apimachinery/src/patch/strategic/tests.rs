@@ -224,6 +224,116 @@ fn errors_match_upstream() {
 }
 
 #[test]
+fn orders_that_do_not_fit_are_refused_like_upstreams() {
+    let doc = json!({"containers": [{"name": "a"}], "none": [], "volumes": []});
+    for (patch, message) in [
+        (
+            json!({"$setElementOrder/containers": ["a"], "containers": [{"name": "a", "image": "1"}]}),
+            "expected a map[string]interface {}, but received a string",
+        ),
+        (
+            json!({"$setElementOrder/containers": [{"name": "a"}], "containers": ["a"]}),
+            "expected a map[string]interface {}, but received a string",
+        ),
+        (
+            json!({"$setElementOrder/containers": [{"name": "a"}], "containers": [{"image": "1"}]}),
+            "map: map[image:1] does not contain declared merge key: name",
+        ),
+        (
+            json!({"$setElementOrder/containers": [{"image": "1"}], "containers": [{"name": "a"}]}),
+            "map: map[image:1] does not contain declared merge key: name",
+        ),
+        // Without a list in the patch, the live items are looked for.
+        (
+            json!({"$setElementOrder/containers": [{"name": "b"}, "a"]}),
+            "value for key 1 is not a map.",
+        ),
+        (
+            json!({"$setElementOrder/containers": [{"name": "a"}, "b"]}),
+            "expected a map[string]interface {}, but received a string",
+        ),
+        (
+            json!({"$setElementOrder/containers": [{"name": "a"}], "containers": [{"name": "a"}, {"$patch": "replace"}]}),
+            "The order in patch list:\n[map[name:a] map[$patch:replace]]\n doesn't match $setElementOrder list:\n[map[name:a]]\n",
+        ),
+        (
+            json!({"$setElementOrder/volumes": [{"name": "a"}]}),
+            "no elements in any of the given slices",
+        ),
+        (
+            json!({"$setElementOrder/env": [], "env": []}),
+            "no elements in any of the given slices",
+        ),
+        (
+            json!({"$setElementOrder/none": ["a", 1], "none": ["a", 1]}),
+            "list element types are not identical: [[] [a 1]]",
+        ),
+        // Directives come before the items without one, which are looked at one by one.
+        (
+            json!({"containers": [{"image": "1"}, {"name": "a", "$patch": 1}]}),
+            "unknown patch type: %!s(int64=1) in map: map[$patch:1 name:a]",
+        ),
+        (
+            json!({"containers": [{"image": "1"}, {"name": "a", "$retainKeys": 1}]}),
+            "map: map[image:1] does not contain declared merge key: name",
+        ),
+    ] {
+        let e = patched(doc.clone(), patch.clone()).unwrap_err();
+        assert_eq!((e.code, e.message.as_str()), (500, message), "{patch:?}");
+    }
+}
+
+#[test]
+fn orders_take_directives_repeated_names_and_names_of_nothing() {
+    let doc = json!({"containers": [{"name": "a"}, {"name": "b"}, {"name": "s"}]});
+    for (order, items, want) in [
+        (
+            json!([{"name": "b"}, {"name": "x"}, {"name": "a"}, {"name": "b"}]),
+            Value::Null,
+            "b a s",
+        ),
+        (
+            json!([{"name": "n"}, {"name": "b"}]),
+            json!([{"$patch": "replace"}, {"name": "n"}]),
+            "n",
+        ),
+        (
+            json!([{"name": "b"}, {"name": "a"}]),
+            json!([{"name": "s", "$patch": "delete"}]),
+            "b a",
+        ),
+        // New items are behind the remaining live ones if they take the place of deleted ones, otherwise in front.
+        (json!([{"name": "n"}]), json!([{"name": "n"}]), "n a b s"),
+        (
+            json!([{"name": "n"}, {"name": "b"}]),
+            json!([{"name": "n"}, {"name": "a", "$patch": "delete"}]),
+            "s n b",
+        ),
+        (
+            json!([{"name": "m"}, {"name": "n"}]),
+            json!([{"name": "a", "$patch": "delete"}, {"name": "m"}, {"name": "n"}]),
+            "b s m n",
+        ),
+        (
+            json!([{"name": "n"}]),
+            json!([{"name": "a", "$patch": "delete"}, {"name": "b", "$patch": "delete"}, {"name": "n"}]),
+            "s n",
+        ),
+    ] {
+        let mut patch = Value::object();
+        patch.set(&["$setElementOrder/containers"], order);
+        if !items.is_null() {
+            patch.set(&["containers"], items);
+        }
+        let got = patched(doc.clone(), patch.clone()).unwrap();
+        let names: Vec<&str> = (got.get("containers").items().iter())
+            .map(|item| item.str_at(&["name"]))
+            .collect();
+        assert_eq!(names.join(" "), want, "{patch:?}");
+    }
+}
+
+#[test]
 fn integer_and_float_merge_keys_differ() {
     let got = patched(
         json!({"ports": [{"containerPort": 80}]}),

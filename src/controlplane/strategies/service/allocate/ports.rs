@@ -29,7 +29,7 @@ impl PendingAllocation<'_> {
     ) -> Result<()> {
         let record = self.records.node_ports;
         // Held until the claim is written (see `NodePortRecord`).
-        let _turn = record.turn().await;
+        let _guard = record.lock().await;
         loop {
             let mut claim = record.read().await?;
             self.allocators.ports.adopt(&claim.ports);
