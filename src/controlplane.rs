@@ -6,6 +6,7 @@
 //! creates the default objects. HTTP handling belongs to `endpoints`, the generic create/update/delete path
 //! to `registry`.
 
+mod aggregate;
 pub(crate) mod allocators;
 pub(crate) mod bootstrap;
 mod build;

@@ -16,6 +16,7 @@
 //!
 //! The connection limit, and the choice of the connection to evict when it is reached, are in `slots`.
 
+mod activity;
 mod bulk;
 mod connection;
 mod fair_semaphore;

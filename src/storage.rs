@@ -19,6 +19,7 @@ pub(crate) mod etcd;
 pub(crate) mod event_type;
 pub(crate) mod extracted_fields;
 pub(crate) mod interface;
+mod kms_error;
 mod large;
 pub(crate) mod revision;
 pub(crate) mod select;

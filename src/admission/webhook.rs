@@ -75,8 +75,6 @@ pub(crate) struct ValidatingWebhooks {
 impl MutatingWebhooks {
     /// Calls the webhooks of MutatingWebhookConfigurations.
     pub(crate) fn new(configurations: Arc<Configurations>, calls: Calls) -> Self {
-        // For the status page, which has no write to take a cluster from.
-        configurations.use_cluster(&calls.cluster);
         Self { configurations, calls }
     }
 }
@@ -84,7 +82,6 @@ impl MutatingWebhooks {
 impl ValidatingWebhooks {
     /// Calls the webhooks of ValidatingWebhookConfigurations.
     pub(crate) fn new(configurations: Arc<Configurations>, calls: Calls) -> Self {
-        configurations.use_cluster(&calls.cluster);
         Self { configurations, calls }
     }
 }

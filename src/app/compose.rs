@@ -16,7 +16,7 @@ use super::{
     Error, Gateway, GatewayBuilder, access, admission, audit, authentication, controllers, flows, hooks, kubelets,
     metrics, servers, service_manager, token_objects, trust, webhooks,
 };
-use crate::admission::Configuration;
+use crate::admission::{Configuration, ObjectLookup};
 use crate::aggregator::Aggregator;
 use crate::audit::Audit;
 use crate::authn::service_account::Issuer;
@@ -116,7 +116,9 @@ pub(super) async fn build(builder: GatewayBuilder) -> Result<Gateway, Error> {
     };
     let flows = flows::follow(&plane, &base.options.generic, &lookup, &base.telemetry);
     let flow_control = complete_head(&mut head, &base, &plane, aggregator, flows, synced);
-    let status = egress.admission_webhooks.status_page();
+    let status = egress
+        .admission_webhooks
+        .status_page(ObjectLookup::new(Arc::new(lookup.clone())));
     head.mux().unlisted_handle(webhooks::STATUS_PATH, status);
     base.publish_zpages(&head);
 

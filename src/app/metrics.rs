@@ -4,8 +4,8 @@
 use super::store::Stores;
 use crate::controlplane::ControlPlane;
 use crate::registry::resource::Backing;
-use crate::storage::backend::CacheStats;
 use crate::storage::budget::Budget;
+use crate::storage::cacher::CacheStats;
 use crate::storage::cacher::counters::WAIT_BUCKETS;
 use crate::sync::Mutex;
 use crate::telemetry::Telemetry;

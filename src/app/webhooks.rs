@@ -6,7 +6,7 @@ use super::Error;
 use super::error::{admission_file, admission_plugin};
 use crate::admission::configuration::ConfigSchema;
 use crate::admission::policy::{MutatingPolicy, Policies, StoredPolicy, ValidatingPolicy};
-use crate::admission::{self, Configuration, webhook::Configurations};
+use crate::admission::{self, Configuration, ObjectLookup, webhook::Configurations};
 use crate::aggregator::{ServiceReference, ServiceResolver};
 use crate::apimachinery::time;
 use crate::client::webhook::{Identities, ResolveError, ResolveService, SharedWebhooks, Webhooks};
@@ -35,8 +35,9 @@ const PLUGIN_CONFIG: ConfigSchema = ConfigSchema {
     fields: &[("kubeConfigFile", &[]), ("staticManifestsDir", &[])],
 };
 
-/// The Services of the cluster. Webhooks are configured before the aggregator, which resolves Services, and
-/// before the filter chain, which is the Service default/kubernetes.
+/// The Services of the cluster. Both parts are set after the webhooks are configured: the aggregator, which resolves
+/// Services, needs the stores, whose admission calls webhooks; the filter chain, which is the Service
+/// default/kubernetes, needs the aggregator.
 #[derive(Clone, Default)]
 pub(crate) struct Services {
     resolver: Arc<OnceLock<Arc<dyn ServiceResolver>>>,
@@ -144,9 +145,10 @@ impl Callers<'_> {
 pub(crate) const STATUS_PATH: &str = "/debug/admission";
 
 impl AdmissionWebhooks {
-    /// Statistics of the calls of each webhook, as JSON or HTML.
-    pub(crate) fn status_page(&self) -> DynHandler {
+    /// Statistics of the calls of each webhook, as JSON or HTML, with advice that depends on objects of `cluster`.
+    pub(crate) fn status_page(&self, cluster: ObjectLookup) -> DynHandler {
         Arc::new(StatusPage {
+            cluster,
             mutating: self.mutating.clone(),
             validating: self.validating.clone(),
         })
@@ -175,6 +177,7 @@ impl AdmissionWebhooks {
 
 /// Serves [`AdmissionWebhooks::status_page`].
 struct StatusPage {
+    cluster: ObjectLookup,
     mutating: Arc<Configurations>,
     validating: Arc<Configurations>,
 }
@@ -183,9 +186,9 @@ struct StatusPage {
 impl UnprotectedHandler for StatusPage {
     async fn serve(self: Arc<Self>, req: Request, _: Authorized) -> Response {
         let mut document = crate::json!({"kind": "AdmissionStatus", "apiVersion": "torana.dev/v1alpha1"});
-        let mut webhooks = self.mutating.status("Mutating").await;
+        let mut webhooks = self.mutating.status("Mutating", &self.cluster).await;
         // In the order in which they are called.
-        webhooks.extend(self.validating.status("Validating").await);
+        webhooks.extend(self.validating.status("Validating", &self.cluster).await);
         document.set(&["time"], time::now());
         document.set(&["webhooks"], webhooks);
         server_page::answer(&req, &document, page::render)

@@ -35,6 +35,23 @@ const NAME: &str = "extension-apiserver-authentication";
 const RETRY: Backoff = Backoff::doubling(Duration::from_millis(250), Duration::from_secs(30));
 
 /// Authenticates with the trust configuration published by the core API server.
+///
+/// ```no_run
+/// use std::sync::Arc;
+/// use std::time::Duration;
+/// use torana::sdk::authn::Delegated;
+/// use torana::sdk::client::{Client, ClientConfig};
+/// use torana::sdk::pki::ServingPair;
+/// use torana::sdk::{Port, TaskGroup};
+///
+/// # async fn open(pair: &ServingPair, tasks: &TaskGroup) -> Result<(), Box<dyn std::error::Error>> {
+/// let core = Client::try_new(&ClientConfig::from_kubeconfig("core.kubeconfig".as_ref())?)?;
+/// let callers = Delegated::start(Arc::new(core), tasks, Duration::from_secs(30)).await?;
+/// // The handshake requests a certificate of these CAs, also after the ConfigMap has changed.
+/// let port = Port::bind(([127, 0, 0, 1], 8443).into(), pair, callers.client_cas())?;
+/// # Ok(())
+/// # }
+/// ```
 pub struct Delegated {
     current: ArcSwap<WithAnonymous>,
     proxies: Arc<DynamicCa>,

@@ -37,6 +37,37 @@ impl Reviewer for Client {
 }
 
 /// Authorizes by SubjectAccessReviews against another server.
+///
+/// ```
+/// use async_trait::async_trait;
+/// use std::sync::Arc;
+/// use torana::apimachinery::Value;
+/// use torana::json;
+/// use torana::sdk::authn::UserInfo;
+/// use torana::sdk::authz::{Attributes, Authorizer, Decision, Delegated, Reviewer};
+/// use torana::sdk::client::ClientError;
+///
+/// /// Replaces the other server; outside of tests, the reviewer is a `Client` of it.
+/// struct OnlyJane;
+///
+/// #[async_trait]
+/// impl Reviewer for OnlyJane {
+///     async fn review(&self, review: &Value) -> Result<Value, ClientError> {
+///         let allowed = review.str_at(&["spec", "user"]) == "jane";
+///         Ok(json!({"status": {"allowed": allowed}}))
+///     }
+/// }
+///
+/// # #[tokio::main]
+/// # async fn main() {
+/// let access = Delegated::recommended(Arc::new(OnlyJane));
+/// for (name, expected) in [("jane", Decision::Allow), ("joe", Decision::NoOpinion)] {
+///     let user = UserInfo { name: name.to_owned(), ..UserInfo::default() };
+///     let list = Attributes { verb: "list", is_resource: true, resource: "pods", ..Attributes::empty(&user) };
+///     assert_eq!(access.authorize(&list).await.decision, expected);
+/// }
+/// # }
+/// ```
 pub struct Delegated {
     reviewer: Arc<dyn Reviewer>,
     known: VerdictCache,

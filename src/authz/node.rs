@@ -2,7 +2,7 @@
 //! pods reference, as found in a [`Graph`]; its other permissions are fixed rules.
 //!
 //! Like the RBAC index, the graph follows storage: a decision waits until the graph includes every
-//! acknowledged write.
+//! acknowledged write that it may depend on.
 
 mod graph;
 mod refs;

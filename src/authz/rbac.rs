@@ -12,6 +12,7 @@
 //!    └────────────── changed() ≤ reached ? ────────────────────────────────────┘
 //! ```
 
+mod bindings;
 mod escalation;
 mod explain;
 mod follow;

@@ -331,7 +331,8 @@ async fn blocking(work: impl FnOnce() + Send + 'static) {
 mod tests {
     use super::*;
     use crate::controlplane::reviews::NoStorage;
-    use crate::storage::Draft;
+    use crate::storage::embedded::{Engine, Options, ResourceConfig};
+    use crate::storage::{Draft, Precondition};
     use std::sync::atomic::{AtomicBool, AtomicUsize};
 
     #[test]
@@ -355,6 +356,37 @@ mod tests {
         assert_eq!(calls.load(Ordering::Relaxed), 0, "not of the change under way");
         informer.apply("a", None);
         assert_eq!(calls.load(Ordering::Relaxed), 1);
+    }
+
+    #[tokio::test]
+    async fn what_was_missed_between_watches_is_waited_for_in_its_namespace() {
+        let dir = tempfile::tempdir().unwrap();
+        let engine = Engine::open(dir.path(), Options::default()).unwrap();
+        let storage = engine.resource(ResourceConfig {
+            prefix: "/registry/things/".into(),
+            fields: None,
+            compressed: false,
+        });
+        let draft = Draft::new(&crate::json!({"metadata": {"name": "x"}}), Vec::new());
+        let stored = storage.put("a/x", Precondition::Absent, draft, None).await.unwrap();
+        let (informer, handle) = Informer::new(storage.clone(), |_: &Entry| 0u8);
+        tokio::select! {
+            biased;
+            () = informer.catch_up(&*storage) => {}
+            ended = handle.follow() => unreachable!("{ended:?}"),
+        }
+        assert!(informer.get("a/x").is_some());
+        storage.delete("a/x", stored.revision).await.unwrap();
+        let current = || ["a", "b"].map(|namespace| informer.is_current_in(&*storage, namespace));
+        assert_eq!(current(), [false, true]);
+        tokio::select! {
+            biased;
+            () = informer.catch_up_in(&*storage, "a") => {}
+            ended = handle.follow() => unreachable!("{ended:?}"),
+        }
+        assert!(informer.get("a/x").is_none());
+        assert_eq!(current(), [true, true]);
+        engine.shutdown();
     }
 
     #[tokio::test]

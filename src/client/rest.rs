@@ -209,6 +209,21 @@ impl Client {
 }
 
 /// The event stream of a watch.
+///
+/// ```
+/// use torana::sdk::client::{Client, ClientError};
+///
+/// /// Waits until an object below `path` is deleted. False if the watch ends first.
+/// async fn await_deletion(client: &Client, path: &str) -> Result<bool, ClientError> {
+///     let mut events = client.watch(&format!("{path}?watch=1")).await?;
+///     while let Some(event) = events.next().await {
+///         if event.str_at(&["type"]) == "DELETED" {
+///             return Ok(true);
+///         }
+///     }
+///     Ok(false)
+/// }
+/// ```
 pub struct Events {
     body: Incoming,
     pending: BytesMut,

@@ -1,7 +1,9 @@
 //! Classifies requests by FlowSchema (upstream's `k8s.io/apiserver/pkg/util/flowcontrol/rule.go`). Start at
 //! [`classify`].
 
+mod bits;
 mod flow;
+mod paths;
 mod rule;
 
 pub(crate) use flow::flow_hash;

@@ -35,6 +35,7 @@ impl Store {
 
 /// Attempts to find a free generated name, as upstream.
 const ATTEMPTS: usize = 8;
+const LABELS: [&str; 2] = ["metadata", "labels"];
 
 pub(super) async fn create(
     store: &Store,
@@ -53,6 +54,8 @@ pub(super) async fn create(
     meta::wipe_system_fields(&mut object);
     meta::set_namespace(resource, cx, &mut object);
     meta::dedup_owner_references(&mut object, &cx.warnings, false);
+    let labels_from = store.strategy.rules().labels_from;
+    let labels_from = labels_from.filter(|_| object.at(&LABELS).is_empty_value());
     // Defaults precede admission, as for upstream's decoder.
     store.strategy.default(&mut object);
     let now = time::now();
@@ -94,7 +97,10 @@ pub(super) async fn create(
         if tries > 1 {
             attempt.set_meta("name", generated(store.strategy.rules().names, &base));
         }
-        match once(store, cx, attempt, &mutated, options).await? {
+        // Unless there were none to take, or mutating admission has set others.
+        let is_taken = |from: &&[&str]| !attempt.at(from).is_null() && attempt.at(from) == attempt.at(&LABELS);
+        let labels_from = labels_from.filter(is_taken);
+        match once(store, cx, attempt, &mutated, (options, labels_from)).await? {
             Ok(written) => return Ok(written),
             Err(refused) => taken = Some(refused),
         }
@@ -111,16 +117,21 @@ fn generated(rule: NameRule, base: &str) -> String {
     }
 }
 
-/// One attempt with a fixed name. `Ok(Err(_))` means that the name is taken.
+/// One attempt with a fixed name. `Ok(Err(_))` means that the name is taken. The labels are those at `labels_from`, if
+/// given, also after the preparation.
 async fn once(
     store: &Store,
     cx: &Context,
     mut object: Value,
     mutated: &Mutated<'_>,
-    options: &WriteOptions,
+    (options, labels_from): (&WriteOptions, Option<&[&str]>),
 ) -> Result<std::result::Result<ResultObject, Status>> {
     let strategy = &store.strategy;
     strategy.prepare(&mut object, Change::Create);
+    if let Some(from) = labels_from {
+        let labels = object.at(from).clone();
+        object.set(&LABELS, labels);
+    }
     let effects = strategy.effects();
     if let Some(effects) = effects {
         effects.begin(cx, &mut object, None).await?;

@@ -23,6 +23,8 @@ use tokio::sync::watch;
 #[derive(Clone, Default)]
 pub(crate) struct StoreLookup {
     stores: Arc<ArcSwap<Stores>>,
+    /// Set late, as the stores are added late: the stores of custom kinds have handlers and admission that query this
+    /// lookup. Empty in a server without CustomResourceDefinitions.
     custom: Arc<OnceLock<Arc<dyn CustomKinds>>>,
 }
 

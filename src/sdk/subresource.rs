@@ -10,6 +10,31 @@ use async_trait::async_trait;
 use std::sync::Arc;
 
 /// Serves GET of a subresource.
+///
+/// ```
+/// use async_trait::async_trait;
+/// use std::sync::Arc;
+/// use torana::apimachinery::Value;
+/// use torana::apimachinery::status::Result;
+/// use torana::json;
+/// use torana::sdk::{Context, GetSubresource, Kind, Store, Subresource};
+///
+/// /// Serves GET of `gadgets/size`.
+/// struct Size(Arc<Store>);
+///
+/// #[async_trait]
+/// impl GetSubresource for Size {
+///     async fn get(&self, cx: &Context, name: &str) -> Result<Value> {
+///         let gadget = self.0.get_value(&cx.namespace, name).await?;
+///         let mut size = json!({"apiVersion": "gadgets.example.com/v1", "kind": "Size", "metadata": {"name": name}});
+///         size.set(&["spec", "size"], gadget.at(&["spec", "size"]).clone());
+///         Ok(size)
+///     }
+/// }
+///
+/// let gadget = Kind::namespaced("Gadget", "gadgets", json!({"type": "object"}))
+///     .subresource(|gadgets| Subresource::new("size", "Size").get(Arc::new(Size(gadgets))));
+/// ```
 #[async_trait]
 pub trait GetSubresource: Send + Sync + 'static {
     /// Returns the object of the subresource. `name` is that of the object it belongs to, in `cx.namespace`.
@@ -36,6 +61,54 @@ pub trait CreateSubresource: Send + Sync + 'static {
 
 /// Serves PUT and PATCH of a subresource. A patch applies to what [`GetSubresource::get`] returns; a conflict (409)
 /// repeats it with a newer object.
+///
+/// ```
+/// use async_trait::async_trait;
+/// use std::sync::Arc;
+/// use torana::apimachinery::Value;
+/// use torana::apimachinery::status::Result;
+/// use torana::json;
+/// use torana::sdk::{Context, GetSubresource, Kind, Store, Subresource, UpdateSubresource};
+///
+/// /// Serves GET, PUT and PATCH of `gadgets/size`.
+/// struct Size(Arc<Store>);
+///
+/// fn size_of(gadget: &Value) -> Value {
+///     let mut size = json!({"apiVersion": "gadgets.example.com/v1", "kind": "Size"});
+///     for key in ["name", "namespace", "resourceVersion"] {
+///         size.set(&["metadata", key], gadget.at(&["metadata", key]).clone());
+///     }
+///     size.set(&["spec", "size"], gadget.at(&["spec", "size"]).clone());
+///     size
+/// }
+///
+/// #[async_trait]
+/// impl GetSubresource for Size {
+///     async fn get(&self, cx: &Context, name: &str) -> Result<Value> {
+///         Ok(size_of(&self.0.get_value(&cx.namespace, name).await?))
+///     }
+/// }
+///
+/// #[async_trait]
+/// impl UpdateSubresource for Size {
+///     async fn update(&self, cx: &Context, name: &str, size: Value) -> Result<Value> {
+///         let resized = |live: &Value| {
+///             let mut gadget = live.clone();
+///             gadget.set(&["spec", "size"], size.at(&["spec", "size"]).clone());
+///             // The store refuses the update with 409 if the client has read an older object.
+///             let version = size.at(&["metadata", "resourceVersion"]);
+///             if !version.is_null() {
+///                 gadget.set(&["metadata", "resourceVersion"], version.clone());
+///             }
+///             Ok(gadget)
+///         };
+///         Ok(size_of(&self.0.update_with(cx, name, "", resized).await?))
+///     }
+/// }
+///
+/// let gadget = Kind::namespaced("Gadget", "gadgets", json!({"type": "object"}))
+///     .subresource(|gadgets| Subresource::new("size", "Size").update(Arc::new(Size(gadgets))));
+/// ```
 #[async_trait]
 pub trait UpdateSubresource: GetSubresource {
     /// Replaces the object of the subresource by `object`, and returns what it is then. As for

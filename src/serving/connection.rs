@@ -5,14 +5,12 @@
 //! polls the protocol first, then the connection's signals and its timer. Requests set no timers of their
 //! own: they leave timestamps in [`Activity`], which a single timer per connection evaluates.
 
-mod activity;
 mod dispatch;
 mod http1;
 mod http2;
 mod io;
 
-pub(super) use activity::{Activity, signals};
-
+use super::activity::{Activity, TimerAction, signals};
 use super::bulk::BulkTurns;
 use super::fair_semaphore::FairSemaphore;
 use super::limits::Limits;
@@ -25,7 +23,6 @@ use crate::request::informational::H1InformationalQueue;
 use crate::request::peer::{ConnectionCache, PeerCertificates, RemoteAddr};
 use crate::telemetry::port::PortMetrics;
 use crate::telemetry::spans;
-use activity::TimerAction;
 use dispatch::Dispatcher;
 use http1::Http1;
 use http2::Http2;

@@ -1,6 +1,6 @@
 //! The set of open connections: signals all of them, and waits until the last one has ended.
 
-use super::connection::Activity;
+use super::activity::Activity;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;

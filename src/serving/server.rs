@@ -1,7 +1,8 @@
 //! The running server: [`Server::serve`] starts the accept loop, [`ServerHandle::drain`] shuts it down.
 
+use super::activity::{Activity, signals};
 use super::bulk::BulkTurns;
-use super::connection::{self, Activity, Connection, ConnectionGuards, signals};
+use super::connection::{self, Connection, ConnectionGuards};
 use super::fair_semaphore::FairSemaphore;
 use super::limits::Limits;
 use super::listener::Listener;

@@ -22,7 +22,7 @@ mod pool;
 
 pub(super) use pool::Owner;
 
-use super::connection::{Activity, signals};
+use super::activity::{Activity, signals};
 use super::limits::Limits;
 use crate::request::peer::AuthenticationObserver;
 use crate::sync::{Mutex, MutexGuard};

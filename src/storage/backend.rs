@@ -1,7 +1,7 @@
 //! [`Backend`]: a store as the composition root sees it, independent of the engine (embedded or etcd). It
 //! creates the per-resource [`Storage`] handles and exposes health, statistics and shutdown.
 
-use super::cacher::Counters;
+use super::cacher::CacheStats;
 use super::transform::Transform;
 use super::{Error, Revision, Storage, Undecodable};
 use crate::apimachinery::value::{Str, Value};
@@ -49,27 +49,6 @@ pub struct ResourceConfig {
     pub fields: Option<SelectableFields>,
     /// Keeps large objects compressed in memory, for resources whose objects are numerous and rarely read.
     pub compressed: bool,
-}
-
-/// Statistics of one watch cache.
-#[derive(Clone, Debug)]
-pub struct CacheStats {
-    /// Number of objects in the current state.
-    pub objects: usize,
-    /// Memory footprint of those objects, in bytes.
-    pub objects_bytes: u64,
-    /// Memory footprint of the event history, in bytes, as counted against its bound.
-    pub history_bytes: u64,
-    /// Events in the history.
-    pub events: usize,
-    /// Events the history may currently hold.
-    pub capacity: usize,
-    /// Number of open watches.
-    pub watchers: usize,
-    /// Revision of the newest applied change.
-    pub revision: u64,
-    /// Counters since the process started.
-    pub counters: Arc<Counters>,
 }
 
 /// Statistics of a backend.

@@ -22,7 +22,6 @@ mod snapshot;
 mod tests;
 mod watch;
 
-use super::backend::CacheStats;
 use super::budget::{Budget, Share};
 use super::{Entry, Event, Revision};
 use arc_swap::ArcSwap;
@@ -33,7 +32,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-pub(crate) use counters::{Comparison, Counters};
+pub(crate) use counters::{CacheStats, Comparison, Counters};
 pub(crate) use digest::Digest;
 pub(crate) use progress::FRESHNESS_WAIT;
 pub use progress::Progress;

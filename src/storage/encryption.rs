@@ -19,8 +19,9 @@ mod secretbox;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use error::{Complaint, ConfigError, KmsError, SourceError};
+pub(crate) use error::{Complaint, ConfigError};
 
+use super::kms_error::KmsError;
 use super::transform::{ENCRYPTED, Opened, Plain, Transform, TransformError};
 use crate::apimachinery::codec::hex;
 use crate::telemetry::encryption::{Direction, EncryptionMetrics};

@@ -2,7 +2,7 @@
 //! `value.Transformer` (`pkg/storage/value/transformer.go`). [`Plain`] is the identity; encryption at rest is
 //! in [`super::encryption`].
 
-use super::encryption::{KmsError, SourceError};
+use super::kms_error::{KmsError, SourceError};
 use crate::apimachinery::codec::protobuf::WireError;
 use bytes::Bytes;
 use std::sync::Arc;

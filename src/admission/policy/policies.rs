@@ -15,6 +15,7 @@ use std::sync::{Arc, OnceLock};
 /// The policies of one kind. Empty, and not ready, until [`follow`](Self::follow) was called and the feeds
 /// run.
 pub(crate) struct Policies<P> {
+    /// Set late: it needs two stores, and the stores need the plugins that read this.
     followed: OnceLock<Followed<P>>,
     tracked: Mutex<Tracked>,
     snapshot: Derived<Snapshot<P>>,

@@ -18,9 +18,8 @@ use std::sync::{Arc, OnceLock};
 /// and the feed runs.
 #[derive(Default)]
 pub(crate) struct Configurations {
+    /// Set late: it needs a store, and the stores need the plugins that read this.
     followed: OnceLock<Followed>,
-    /// Set by the plugin that uses them.
-    cluster: OnceLock<ObjectLookup>,
     snapshot: Derived<Snapshot>,
 }
 
@@ -114,18 +113,12 @@ impl Configurations {
         Ok(self.snapshot.get_off_reactor(updated_from(followed)).await)
     }
 
-    /// Sets the lookup through which the status page finds objects.
-    pub(super) fn use_cluster(&self, cluster: &ObjectLookup) {
-        // A second plugin would see the same cluster.
-        let _ = self.cluster.set(cluster.clone());
-    }
-
-    /// Statistics of the calls of each webhook, in the order of calls, and the advice about it. `kind` is
-    /// `Mutating` or `Validating`.
+    /// Statistics of the calls of each webhook, in the order of calls, and the advice about it, for which objects are
+    /// read through `cluster`. `kind` is `Mutating` or `Validating`.
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub(crate) async fn status(&self, kind: &str) -> Vec<Value> {
+    pub(crate) async fn status(&self, kind: &str, cluster: &ObjectLookup) -> Vec<Value> {
         let Some(followed) = self.followed.get() else {
             return Vec::new();
         };
@@ -135,9 +128,7 @@ impl Configurations {
             let connection = active.connection.get().and_then(|c| c.as_deref().ok());
             let mut document = active.stats.document(&active.hook, connection);
             document.set(&["type"], kind);
-            if let Some(cluster) = self.cluster.get()
-                && let Some(warning) = advice::warning(cluster, &active.hook).await
-            {
+            if let Some(warning) = advice::warning(cluster, &active.hook).await {
                 document.set(&["warning"], warning);
             }
             documents.push(document);

@@ -6,7 +6,6 @@ use super::limits::MAX_LEVELS;
 use crate::apimachinery::value::{Map, Str, Value};
 use serde::de::{self, DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use std::cell::Cell;
-use std::fmt;
 
 /// The known structure of a value. A list is matched element by element with the same shape; scalars and
 /// `null` are accepted anywhere.
@@ -110,28 +109,8 @@ impl<'de> DeserializeSeed<'de> for Seed<'_> {
 
 impl<'de> Visitor<'de> for Seed<'_> {
     type Value = Value;
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a JSON value")
-    }
-    fn visit_unit<E>(self) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-    fn visit_bool<E>(self, b: bool) -> Result<Value, E> {
-        Ok(Value::Bool(b))
-    }
-    fn visit_i64<E>(self, i: i64) -> Result<Value, E> {
-        Ok(Value::Int(i))
-    }
-    fn visit_u64<E>(self, i: u64) -> Result<Value, E> {
-        // As upstream's decoder, which makes a float of what no int64 holds.
-        Ok(i64::try_from(i).map_or(Value::Float(i as f64), Value::Int))
-    }
-    fn visit_f64<E>(self, f: f64) -> Result<Value, E> {
-        Ok(Value::Float(f))
-    }
-    fn visit_str<E>(self, s: &str) -> Result<Value, E> {
-        Ok(Value::String(Str::new(s)))
-    }
+    crate::apimachinery::visit_scalars!();
+
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
         if matches!(self.shape, Shape::Scalar) {
             // Skipped without being built.

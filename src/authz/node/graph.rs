@@ -181,9 +181,7 @@ impl Followed {
             Some(namespace) => pods.is_current_in(&**storage, namespace),
             None => pods.is_current(&**storage),
         };
-        has_pods
-            && self.volumes.1.is_current(&*self.volumes.0)
-            && self.direct.iter().all(|(s, i)| i.is_current(&**s))
+        has_pods && self.volumes.1.is_current(&*self.volumes.0) && self.direct.iter().all(|(s, i)| i.is_current(&**s))
     }
 
     async fn catch_up(&self, pods_in: Option<&str>) {
@@ -222,8 +220,8 @@ impl Graph {
         self.view.store(Arc::new(view));
     }
 
-    /// The graph with every write that was acknowledged before this call, of Pods only in the namespace `pods_in` (`None`:
-    /// in all; `""`: in none), since a Pod may refer to tens of thousands of objects and take its time.
+    /// The graph with every write that was acknowledged before this call. Of Pods, only those in the namespace `pods_in`
+    /// count (`None`: all; `""`: none): one that refers to tens of thousands of objects takes its time.
     pub(super) async fn fresh(&self, pods_in: Option<&str>) -> Result<Arc<View>, Behind> {
         // Before `follow`, the graph is empty, which must not be taken for "no relationship".
         let followed = self.followed.get().ok_or(Behind)?;

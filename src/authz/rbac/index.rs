@@ -6,6 +6,7 @@
 //! subject carry the role version they were resolved with, and are revalidated by the next decision that uses
 //! them.
 
+use super::bindings::Bindings;
 use super::objects::{Binding, Role, Target};
 use super::postings::{BudgetExhausted, StepBudget};
 use super::resolved::{BoundSubject, MAX_DANGLING, Merged, Resolved};
@@ -45,9 +46,8 @@ struct Scope {
 }
 
 /// The bindings of one subject in one scope, with their roles resolved on first use.
-#[derive(Default)]
 struct Bucket {
-    bindings: OrdMap<Str, BoundSubject>,
+    bindings: Bindings,
     resolved: ArcSwapOption<Resolved>,
 }
 
@@ -114,18 +114,18 @@ impl Index {
         let mut scope = self.scopes.get(namespace).map(|s| Scope::clone(s)).unwrap_or_default();
         // The old subjects first: a subject that both versions have must end up in the index.
         if let Some(old) = self.bindings.get(key) {
-            scope.edit(old, |bucket, _| drop(bucket.remove(old.name.as_str())));
+            scope.edit(old, |bindings, _| bindings?.without(&old.name));
         }
         if let Some(new) = &binding {
             let role = new.role_key();
             // `edit` goes from last to first: if several subjects are the same user, the first one remains.
-            scope.edit(new, |bucket, subject| {
+            scope.edit(new, |bindings, subject| {
                 let grant = BoundSubject {
                     binding: new.clone(),
                     subject,
                     role: role.clone(),
                 };
-                bucket.insert(new.name.clone(), grant);
+                Some(Bindings::with(bindings, grant))
             });
         }
         ChangedScope {
@@ -240,7 +240,8 @@ impl Index {
         for scope in self.scopes_of(namespace) {
             let mut here: OrdMap<Str, BoundSubject> = OrdMap::new();
             for bucket in scope.buckets(user) {
-                for (name, grant) in &bucket.bindings {
+                for grant in bucket.bindings.iter() {
+                    let name = &grant.binding.name;
                     let first = here.get(name).is_none_or(|old| grant.subject < old.subject);
                     if first {
                         here.insert(name.clone(), grant.clone());
@@ -327,24 +328,22 @@ impl Scope {
         self.users.is_empty() && self.groups.is_empty()
     }
 
-    /// Applies `change` to the bucket of each subject of a binding, from last to first, and drops the
-    /// resolved rules cached with it.
-    fn edit(&mut self, binding: &Binding, change: impl Fn(&mut OrdMap<Str, BoundSubject>, usize)) {
+    /// Applies `change` to the bindings of each subject of a binding, from last to first, and drops the
+    /// resolved rules cached with them.
+    fn edit(&mut self, binding: &Binding, change: impl Fn(Option<&Bindings>, usize) -> Option<Bindings>) {
         for (number, subject) in binding.subjects.iter().enumerate().rev() {
             let (map, name) = match subject.target() {
                 Some(Target::User(name)) => (&mut self.users, name),
                 Some(Target::Group(name)) => (&mut self.groups, name),
                 None => continue,
             };
-            let mut bindings = map.get(&name).map(|b| b.bindings.clone()).unwrap_or_default();
-            change(&mut bindings, number);
-            if bindings.is_empty() {
-                map.remove(&name);
-            } else {
+            if let Some(bindings) = change(map.get(&name).map(|b| &b.bindings), number) {
                 // A new bucket, not a changed one: readers of older snapshots share the old one, including
                 // its cache.
                 let resolved = ArcSwapOption::empty();
                 map.insert(name, Arc::new(Bucket { bindings, resolved }));
+            } else {
+                map.remove(&name);
             }
         }
     }
@@ -363,12 +362,12 @@ impl Bucket {
         if let Some(known) = self.resolved.load_full()
             // Two decisions may resolve the same bucket at once; both results are right, and the last one
             // stays.
-            && known.holds(self.bindings.values(), &index.roles, index.roles_version, steps)?
+            && known.holds(self.bindings.iter(), &index.roles, index.roles_version, steps)?
         {
             return Ok(known);
         }
         let made = Arc::new(Resolved::of(
-            self.bindings.values(),
+            self.bindings.iter(),
             &index.roles,
             index.roles_version,
             &index.merged,

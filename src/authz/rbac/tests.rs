@@ -55,6 +55,26 @@ fn pods_for_u(rules: Value) -> Index {
 }
 
 #[test]
+fn a_binding_is_prepared_while_others_change() {
+    let mut index = Index::default();
+    let subjects = json!([{"kind": "User", "name": "u"}]);
+    let mut binding =
+        json!({"metadata": {"name": "b", "namespace": "n"}, "roleRef": {"kind": "ClusterRole", "name": "r"}});
+    binding.set(&["subjects"], subjects.clone());
+    let prepared = index.with_binding("n/b", Some(Arc::new(Binding::parse(&binding))));
+    bind(&mut index, "m", "b", "ClusterRole", "r", subjects);
+    let pods = json!([{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]);
+    index.set_role("r", Some(role(pods)));
+    index.set_scope(prepared);
+    let u = user("u", &[]);
+    for namespace in ["n", "m"] {
+        let uri = format!("/api/v1/namespaces/{namespace}/pods/x");
+        assert!(may(&index, &u, Method::GET, &uri), "{namespace}");
+    }
+    assert_eq!(index.sizes(), (1, 2));
+}
+
+#[test]
 fn reasons_match_upstream() {
     let mut index = pods_for_u(json!([{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]));
     let sa = json!([{"kind": "ServiceAccount", "name": "bob"}, {"kind": "User", "name": "v"}]);

@@ -5,10 +5,10 @@ mod container;
 mod image;
 mod volume;
 
-use crate::apimachinery::quantity::Quantity;
 use crate::apimachinery::value::Value;
+use crate::controlplane::aggregate::together;
 use crate::controlplane::fields::{elements_mut, set_default, set_default_str, set_defaults};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 pub(super) use volume::source_fields;
 
 const HUGE_PAGES: &str = "hugepages-";
@@ -103,59 +103,44 @@ pub(crate) fn template(v: &mut Value) {
     }
 }
 
-/// Sets pod-level huge page limits from the containers' requests, if the pod has pod-level resources: the sum
-/// over containers, or the maximum of an init container.
+/// Sets missing pod-level limits of huge pages to what the containers are limited to together, if the pod has pod-level
+/// resources.
 fn pod_level_pages(spec: &mut Value) {
     let own = spec.get("resources");
     if own.get("requests").is_empty_value() && own.get("limits").is_empty_value() {
         return;
     }
-    // Sorted by name, as `set_defaults` requires.
-    let mut pages: BTreeMap<String, Quantity> = BTreeMap::new();
-    for (list, together) in [("containers", true), ("initContainers", false)] {
-        for c in spec.get(list).items() {
-            let requests = c.at(&["resources", "requests"]).as_object();
-            let requests = requests.into_iter().flat_map(|m| m.iter());
-            for (name, q) in requests.filter(|(name, _)| name.starts_with(HUGE_PAGES)) {
-                let Some(q) = q.as_str().and_then(|q| Quantity::parse(q).ok()) else {
-                    continue;
-                };
-                match pages.get_mut(name) {
-                    Some(sum) if together => *sum = sum.plus(q),
-                    Some(most) => *most = q.max(*most),
-                    None => drop(pages.insert(name.to_owned(), q)),
-                }
-            }
-        }
-    }
-    pages.retain(|name, _| spec.at(&["resources", "requests", name]).is_null());
-    let pages = pages.iter().map(|(name, q)| (name.as_str(), q.to_string().into()));
+    let pages: Vec<(String, Value)> = together(spec, "limits")
+        .into_iter()
+        // Requests and limits of huge pages are equal: beside a request, a limit is the client's to set.
+        .filter(|(name, _)| name.starts_with(HUGE_PAGES) && own.at(&["requests", name]).is_null())
+        .map(|(name, q)| (name.to_owned(), q.to_string().into()))
+        .collect();
+    let pages = pages.iter().map(|(name, q)| (name.as_str(), q.clone()));
     set_defaults(spec, &["resources", "limits"], pages);
 }
 
-/// Sets missing pod-level requests of limited resources: the sum of the containers' requests, or else the
-/// limit.
+/// Sets missing pod-level requests, if the pod has pod-level limits: to what the containers request together, or else
+/// to the limit.
 fn pod_level_requests(spec: &mut Value) {
     let limits = spec.at(&["resources", "limits"]).clone();
-    let mut together: HashMap<String, Quantity> = HashMap::new();
-    for c in spec.get("containers").items() {
-        let requests = c.at(&["resources", "requests"]).as_object();
-        for (name, q) in requests.into_iter().flat_map(|m| m.iter()) {
-            let Some(q) = q.as_str().and_then(|q| Quantity::parse(q).ok()) else {
-                continue;
-            };
-            let sum = together.get(name).map_or(q, |sum| sum.plus(q));
-            together.insert(name.to_owned(), sum);
+    if limits.is_empty_value() {
+        return;
+    }
+    // Sorted by name, as `set_defaults` requires.
+    let mut requests: BTreeMap<String, Value> = BTreeMap::new();
+    for (name, limit) in limits.as_object().into_iter().flat_map(|m| m.iter()) {
+        if matches!(name, "cpu" | "memory") || name.starts_with(HUGE_PAGES) {
+            requests.insert(name.to_owned(), limit.clone());
         }
     }
-    let limits = limits.as_object().into_iter().flat_map(|m| m.iter());
-    // Objects iterate in the order of their keys, as `set_defaults` requires.
-    let requests = limits
-        .filter(|(k, _)| matches!(*k, "cpu" | "memory") || k.starts_with(HUGE_PAGES))
-        .map(|(k, limit)| match together.get(k) {
-            Some(sum) => (k, sum.to_string().into()),
-            None => (k, limit.clone()),
-        });
+    // Also of resources without a limit. Not of huge pages, whose request is the limit.
+    for (name, sum) in together(spec, "requests") {
+        if matches!(name, "cpu" | "memory") {
+            requests.insert(name.to_owned(), sum.to_string().into());
+        }
+    }
+    let requests = requests.iter().map(|(name, q)| (name.as_str(), q.clone()));
     set_defaults(spec, &["resources", "requests"], requests);
 }
 
@@ -198,6 +183,26 @@ mod tests {
         let mut bare = json!({"spec": {"containers": containers, "resources": {}}});
         pod(&mut bare);
         assert_eq!(bare.at(&["spec", "resources"]), &json!({}));
+    }
+
+    #[test]
+    fn pod_level_requests_default_to_those_of_the_containers_even_without_a_limit() {
+        let mut v = json!({"spec": {
+            "containers": [{"resources": {"requests": {"cpu": "1", "memory": "1Gi"}}},
+                {"resources": {"limits": {"hugepages-2Mi": "4Mi"}, "requests": {"hugepages-2Mi": "4Mi", "memory": "1Gi"}}}],
+            "initContainers": [{"resources": {"requests": {"cpu": "3"}}}],
+            "resources": {"limits": {"cpu": "4", "hugepages-2Mi": "8Mi"}}}});
+        pod(&mut v);
+        assert_eq!(
+            v.at(&["spec", "resources"]),
+            &json!({"limits": {"cpu": "4", "hugepages-2Mi": "8Mi"},
+                "requests": {"cpu": "3", "hugepages-2Mi": "8Mi", "memory": "2Gi"}})
+        );
+        // Without limits nothing is added.
+        let mut requested = json!({"spec": {"containers": [{"resources": {"requests": {"memory": "1Gi"}}}],
+            "resources": {"requests": {"cpu": "1"}}}});
+        pod(&mut requested);
+        assert_eq!(requested.at(&["spec", "resources"]), &json!({"requests": {"cpu": "1"}}));
     }
 
     #[test]

@@ -4,7 +4,6 @@ use super::pod::template;
 use super::storage::claim;
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{elements_mut, set_default, set_default_str};
-use crate::controlplane::validation::job::CONTROLLER_UID;
 
 fn spec_template(v: &mut Value) {
     if let Some(t) = v.at_mut(&["spec", "template"]) {
@@ -120,14 +119,9 @@ pub(crate) fn job(v: &mut Value) {
         i64::from(i32::MAX)
     };
     set_default(v, &["spec", "backoffLimit"], retries);
-    // A generated selector also generates template labels; the strategy then copies the labels after
-    // generating them.
-    let generated = v.at(&["spec", "manualSelector"]).as_bool() != Some(true)
-        && v.at(&["spec", "template", "metadata", "labels", CONTROLLER_UID])
-            .is_null();
-    if !generated {
-        job_labels(v);
-    }
+    // The labels that a generated selector adds to the template are the strategy's to copy; as they come after the
+    // managed fields are recorded, no client owns them.
+    job_labels(v);
     set_default(v, &["spec", "completionMode"], "NonIndexed");
     set_default(v, &["spec", "suspend"], false);
     let replacement = if absent(v, "podFailurePolicy") {

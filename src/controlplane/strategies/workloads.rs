@@ -233,6 +233,7 @@ pub(crate) const JOB: DeclarativeStrategy = DeclarativeStrategy {
     },
     rules: Rules {
         garbage_collection: GarbageCollection::Orphan,
+        labels_from: Some(&["spec", "template", "metadata", "labels"]),
         // The labels of the generated selector, if the object has none of its own.
         completed_by_reads: Some(|job| {
             job.label("batch.kubernetes.io/controller-uid")
@@ -270,7 +271,6 @@ fn generate_selector(v: &mut Value) {
         return;
     }
     let (name, uid) = (v.name().to_owned(), v.uid().to_owned());
-    let labelled = !v.at(&["spec", "template", "metadata", "labels"]).is_empty_value();
     for (key, value) in validation::job::generated_labels(&name, &uid) {
         // A value of the user's own is kept for validation to reject (`ValidateGeneratedSelector`).
         if v.at(&["spec", "template", "metadata", "labels", key]).is_null() {
@@ -281,10 +281,9 @@ fn generate_selector(v: &mut Value) {
     if v.at(&by).is_null() {
         v.set(&by, uid);
     }
-    // Only now: defaulting ran before the template had its generated labels. Upstream's Job shares the labels that its
-    // template had; otherwise it gets them when it is read, after validation, which then refuses a name that is no
-    // label for the template alone.
-    if labelled || label_value(&name).is_empty() {
+    // For a Job and a template without any labels. Upstream's Job gets them when it is read, after validation, which
+    // refuses a name that is no label for the template alone.
+    if label_value(&name).is_empty() {
         defaults::job_labels(v);
     }
 }
@@ -306,18 +305,18 @@ mod tests {
     }
 
     #[test]
-    fn a_job_gets_no_invalid_labels_but_those_of_its_template() {
-        let job = |labels: Value| {
-            let mut v = json!({"metadata": {"name": "a:b", "uid": "u"}, "spec": {"template": {}}});
-            if !labels.is_null() {
-                v.set(&["spec", "template", "metadata", "labels"], labels);
-            }
-            JOB.default(&mut v);
-            JOB.prepare_create(&mut v);
-            v
-        };
-        assert_eq!(job(Value::Null).label("job-name"), None);
-        assert_eq!(job(json!({"a": "b"})).label("job-name"), Some("a:b"));
+    fn a_job_of_an_unlabelled_template_gets_no_invalid_labels() {
+        let mut v = json!({"metadata": {"name": "a:b", "uid": "u"}, "spec": {"template": {}}});
+        JOB.default(&mut v);
+        JOB.prepare_create(&mut v);
+        assert_eq!(v.label("job-name"), None);
+    }
+
+    #[test]
+    fn the_labels_of_a_template_are_those_of_its_job_before_others_are_generated() {
+        let mut v = json!({"metadata": {"name": "a"}, "spec": {"template": {"metadata": {"labels": {"a": "b"}}}}});
+        JOB.default(&mut v);
+        assert_eq!(v.at(&["metadata", "labels"]), &json!({"a": "b"}));
     }
 
     #[test]

@@ -105,29 +105,31 @@ fn signer_name(out: &mut ErrorList, text: &str, at: &FieldPath) {
         out.push(FieldError::invalid(at, text, why));
         return;
     };
-    // Labels one by one, so that each error cites the label; the domain as a whole has no other syntax.
-    for label in domain.split('.') {
-        for m in dns1123_label(label) {
-            out.push(FieldError::invalid(
-                at,
-                domain,
-                format!("validating label {label:?}: {m}"),
-            ));
-        }
+    if domain.len() > 253 {
+        out.push(FieldError::too_long(at, 253));
     }
+    labels(out, domain, dns1123_label, at);
     if !domain.contains('.') {
         let why = "should be a domain with at least two segments separated by dots";
         out.push(FieldError::invalid(at, domain, why));
     }
-    for m in dns1123_subdomain(rest) {
-        out.push(FieldError::invalid(at, rest, m));
-    }
-    if domain.len() > 253 {
-        out.push(FieldError::too_long(at, 253));
-    }
+    // By label as well: the path as a whole may be longer than a subdomain.
+    labels(out, rest, dns1123_subdomain, at);
     // Upstream's sum: a domain of 253, a slash, and a path of a subdomain and a label (253 + 1 + 63).
     if text.len() > 571 {
         out.push(FieldError::too_long(at, 571));
+    }
+}
+
+/// Checks what is between the dots of a signer's domain or path. Only the first invalid label is reported, as upstream.
+fn labels(out: &mut ErrorList, part: &str, rule: fn(&str) -> Vec<String>, at: &FieldPath) {
+    let mut checked = part.split('.').map(|label| (label, rule(label)));
+    let Some((label, messages)) = checked.find(|(_, messages)| !messages.is_empty()) else {
+        return;
+    };
+    for m in messages {
+        let why = format!("validating label {}: {m}", quote(label));
+        out.push(FieldError::invalid(at, part, why));
     }
 }
 
@@ -362,6 +364,24 @@ mod tests {
             "spec.signerName: Invalid value: \"example.com/x/y\": must be a fully qualified domain and path of the form \
              'example.com/signer-name'"
         );
+    }
+
+    #[test]
+    fn the_first_invalid_label_of_a_signers_domain_and_path_is_reported() {
+        let details = |name: &str| {
+            let mut out = ErrorList::new();
+            signer_name(&mut out, name, &FieldPath::new("s"));
+            out.iter().map(|e| e.detail.clone()).collect::<Vec<_>>()
+        };
+        let found = details("A.B/x.C.D");
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found[0].starts_with("validating label \"A\": a lowercase RFC 1123 label"));
+        assert!(found[1].starts_with("validating label \"C\": a lowercase RFC 1123 subdomain"));
+        // The length of the domain comes first. That of the path is limited label by label.
+        let found = details(&format!("{}A/x", "a.".repeat(127)));
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found[1].starts_with("validating label \"A\""));
+        assert_eq!(details(&format!("a.b/{}c", "c.".repeat(150))), [""; 0]);
     }
 
     #[test]

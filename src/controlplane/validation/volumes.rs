@@ -74,7 +74,7 @@ fn checked_volume(v: &Value, old: &Value) -> ErrorList {
     } else if !affinity.is_null() {
         out.push(FieldError::required(&at, "must specify required node constraints"));
     }
-    source(&mut out, spec, &path, v.name());
+    source(&mut out, spec, &path, v.name(), !affinity.is_null());
     recycled_root(&mut out, spec, &path);
     class_name(&mut out, spec, &path);
     volume_mode(&mut out, spec, &path);
@@ -128,7 +128,13 @@ fn recycled_root(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
 pub(super) fn inline_volume(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
     const NOT_INLINE: &str = "may not be specified in the context of inline volumes";
     let forbid_set = |out: &mut ErrorList, key: &str| {
-        if !spec.get(key).is_empty_value() {
+        let v = spec.get(key);
+        let is_set = match key {
+            // Pointers upstream, which are set even if they are empty.
+            "claimRef" | "nodeAffinity" => !v.is_null(),
+            _ => !v.is_empty_value(),
+        };
+        if is_set {
             out.push(FieldError::forbidden(&path.child(key), NOT_INLINE));
         }
     };
@@ -146,7 +152,8 @@ pub(super) fn inline_volume(out: &mut ErrorList, spec: &Value, path: &FieldPath)
         out.push(FieldError::forbidden(&path.child("persistentVolumeReclaimPolicy"), why));
     }
     forbid_set(out, "nodeAffinity");
-    source(out, spec, path, "");
+    // A node affinity is forbidden, and does not count.
+    source(out, spec, path, "", false);
     recycled_root(out, spec, path);
     forbid_set(out, "storageClassName");
     if !matches!(spec.get("volumeMode").as_str(), None | Some("Filesystem")) {
@@ -155,7 +162,8 @@ pub(super) fn inline_volume(out: &mut ErrorList, spec: &Value, path: &FieldPath)
     }
 }
 
-fn source(out: &mut ErrorList, spec: &Value, path: &FieldPath, name: &str) {
+/// Checks the source of a volume named `name`; `is_placed` if a node affinity says where the volume is.
+fn source(out: &mut ErrorList, spec: &Value, path: &FieldPath, name: &str, is_placed: bool) {
     let sources: Vec<&&str> = SOURCES.iter().filter(|s| !spec.get(s).is_null()).collect();
     for (i, key) in sources.iter().enumerate() {
         // As upstream, a flex volume is not reported as a second source.
@@ -168,7 +176,7 @@ fn source(out: &mut ErrorList, spec: &Value, path: &FieldPath, name: &str) {
         }
         sources::source(out, spec, key, path, SourceOwner::Persistent(name));
         // The scheduler could not find out on which node the data is.
-        if **key == "local" && spec.get("nodeAffinity").is_null() {
+        if **key == "local" && !is_placed {
             let why = "Local volume requires node affinity";
             out.push(FieldError::required(&path.child("nodeAffinity"), why));
         }
@@ -316,6 +324,22 @@ mod tests {
         // A value that is stored already is not checked.
         assert_ne!(aggregate(&persistent_volume(&with(stable, "not valid"))), "[]");
         assert_eq!(update(&with(stable, "not valid"), &with(stable, "not valid")), "[]");
+    }
+
+    #[test]
+    fn empty_objects_are_forbidden_inline_and_do_not_place_a_local_volume() {
+        let spec = json!({"accessModes": ["ReadWriteOnce"], "claimRef": {}, "nodeAffinity": {}, "capacity": {},
+            "local": {"path": "/d"}, "csi": {"driver": "d", "volumeHandle": "h"}});
+        let mut out = ErrorList::new();
+        inline_volume(&mut out, &spec, &FieldPath::new("s"));
+        let why = "may not be specified in the context of inline volumes";
+        assert_eq!(
+            aggregate(&out),
+            format!(
+                "[s.claimRef: Forbidden: {why}, s.nodeAffinity: Forbidden: {why}, s.nodeAffinity: Required value: Local \
+                 volume requires node affinity, s.csi: Forbidden: may not specify more than 1 volume type]"
+            )
+        );
     }
 
     #[test]

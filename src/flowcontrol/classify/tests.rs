@@ -132,3 +132,46 @@ fn flows_are_distinguished_by_user_or_namespace() {
         assert_eq!(distinguisher(method, &user, &info), expected);
     }
 }
+
+#[test]
+fn a_request_matches_one_policy_among_thousands() {
+    let rule = |i: usize| {
+        json!({
+            "subjects": [
+                {"kind": "User", "user": {"name": format!("u{i}")}},
+                {"kind": "ServiceAccount", "serviceAccount": {"namespace": format!("n{i}"), "name": "s"}},
+                {"kind": "ServiceAccount", "serviceAccount": {"namespace": format!("all{i}"), "name": "*"}},
+                group("everybody")
+            ],
+            "resourceRules": [
+                {"verbs": ["get"], "apiGroups": [""], "resources": [format!("r{i}/log")], "namespaces": ["*"]},
+                {"verbs": ["list"], "apiGroups": ["*"], "resources": [format!("r{i}")], "clusterScope": true}
+            ],
+            "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": [format!("/p{i}/*")]}]
+        })
+    };
+    let rules: Vec<Value> = (0..3_000).map(rule).collect();
+    let rules = Rules::of(&json!({"spec": {"rules": rules}}));
+    for (user, groups, uri, expected) in [
+        ("u2999", &[][..], "/api/v1/namespaces/a/r2999/x/log", true),
+        ("u2999", &[][..], "/api/v1/namespaces/a/r2999/x", false),
+        ("u2999", &[][..], "/api/v1/namespaces/a/r2998/x/log", false),
+        ("u2999", &[][..], "/api/v1/r2999", true),
+        ("u2999", &[][..], "/api/v1/namespaces/a/r2999", false),
+        ("u2999", &[][..], "/p2999/", true),
+        ("u2999", &[][..], "/p2999", false),
+        ("u2999", &[][..], "/p2998/", false),
+        ("system:serviceaccount:n7:s", &[][..], "/api/v1/r7", true),
+        ("system:serviceaccount:n7:t", &[][..], "/api/v1/r7", false),
+        ("system:serviceaccount:all7:t", &[][..], "/api/v1/r7", true),
+        ("u", &["another", "everybody"][..], "/p1234/x", true),
+        ("u", &["another"][..], "/p1234/x", false),
+    ] {
+        let info = RequestInfo::resolve(&Method::GET, &uri.parse().unwrap()).unwrap();
+        assert_eq!(
+            rules.matches(&UserInfo::system(user, groups), &info),
+            expected,
+            "{user} {uri}"
+        );
+    }
+}

@@ -90,6 +90,46 @@ pub trait SideEffects: Send + Sync {
 
 /// Rules for deletes (upstream: `rest.RESTDeleteStrategy` and
 /// `rest.RESTGracefulDeleteStrategy`).
+///
+/// ```
+/// use torana::apimachinery::status::Result;
+/// use torana::apimachinery::{GroupResource, ObjectView, Status, Value};
+/// use torana::json;
+/// use torana::sdk::Strategy;
+/// use torana::sdk::strategy::DeleteStrategy;
+///
+/// /// The note `welcome` cannot be deleted.
+/// struct NoteStrategy;
+///
+/// impl DeleteStrategy for NoteStrategy {
+///     fn check(&self, note: &Value) -> Result<()> {
+///         if note.name() == "welcome" {
+///             let notes = GroupResource::new("notes.example.com", "notes");
+///             return Err(Status::forbidden(&notes, note.name(), "it is protected"));
+///         }
+///         Ok(())
+///     }
+///
+///     fn holds(&self, _: &Value) -> bool {
+///         false
+///     }
+///
+///     fn grace(&self, _: &Value, _: Option<i64>) -> Option<i64> {
+///         None
+///     }
+///
+///     fn mark(&self, _: &mut Value, _: &Value) {}
+/// }
+///
+/// impl Strategy for NoteStrategy {
+///     fn deletion(&self) -> Option<&dyn DeleteStrategy> {
+///         Some(self)
+///     }
+/// }
+///
+/// let welcome = json!({"metadata": {"name": "welcome"}});
+/// assert_eq!(NoteStrategy.check(&welcome).unwrap_err().code, 403);
+/// ```
 pub trait DeleteStrategy: Send + Sync {
     /// Rejects deletes of protected objects, such as the `default` namespace.
     ///

@@ -3,6 +3,22 @@
 use crate::apimachinery::value::Value;
 
 /// The part of a kind's strategy that is data.
+///
+/// ```
+/// use torana::sdk::Strategy;
+/// use torana::sdk::strategy::{GarbageCollection, NameRule, Rules};
+///
+/// /// Deleting a batch leaves the objects that it has created.
+/// struct BatchStrategy;
+///
+/// impl Strategy for BatchStrategy {
+///     fn rules(&self) -> Rules {
+///         Rules { garbage_collection: GarbageCollection::Orphan, ..Rules::DEFAULT }
+///     }
+/// }
+///
+/// assert_eq!(BatchStrategy.rules().names, NameRule::Subdomain);
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
     /// The check of object names.
@@ -21,6 +37,9 @@ pub struct Rules {
     /// Whether upstream stores this new object without a default that every read adds. Its first update then
     /// stores the default, even if it changes nothing else.
     pub completed_by_reads: Option<fn(&Value) -> bool>,
+    /// Where the default labels of a new object without any come from. To upstream both are one map, so that what the
+    /// preparation adds there, the object has too (Jobs).
+    pub labels_from: Option<&'static [&'static str]>,
     /// Top-level members in which an update changes the generation also by an empty list or map that the stored object
     /// cannot have (NetworkPolicies, webhook configurations).
     pub generation_counts_empties: &'static [&'static str],
@@ -41,6 +60,7 @@ impl Rules {
         deprecation: None,
         wire_annotations: &[],
         completed_by_reads: None,
+        labels_from: None,
         generation_counts_empties: &[],
         ttl_seconds: None,
         costly_validation: false,
@@ -53,6 +73,22 @@ impl Rules {
 }
 
 /// The check of object names. The messages are upstream's.
+///
+/// ```
+/// use torana::sdk::Strategy;
+/// use torana::sdk::strategy::{NameRule, Rules};
+///
+/// /// The name of a tenant is a part of host names, so it must not contain a dot.
+/// struct TenantStrategy;
+///
+/// impl Strategy for TenantStrategy {
+///     fn rules(&self) -> Rules {
+///         Rules::named(NameRule::Label)
+///     }
+/// }
+///
+/// assert_eq!(TenantStrategy.rules().names, NameRule::Label);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameRule {
     /// DNS-1123 subdomain: most kinds.

@@ -1,10 +1,10 @@
 //! Hands a transport's request to the handler: rejects malformed requests and stamps the peer on the request
 //! context.
 
-use super::activity::Activity;
 use crate::request::headers::MAX_HEADER_FIELDS;
 use crate::request::peer::{ConnectionCache, PeerCertificates, RemoteAddr};
 use crate::request::{Body, Handler, RequestContext, ResponseFuture, percent};
+use crate::serving::activity::Activity;
 use crate::telemetry::spans;
 use http::header::{CONNECTION, CONTENT_TYPE, HOST};
 use http::{HeaderValue, Request, Response, StatusCode, Version};

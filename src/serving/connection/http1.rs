@@ -1,10 +1,10 @@
 //! HTTP/1.1 on hyper: one request at a time, its informational (1xx) responses written before the final one.
 
-use super::activity::InFlight;
 use super::dispatch::Dispatcher;
 use crate::request::body::BoxError;
 use crate::request::informational::H1InformationalQueue;
 use crate::request::{Body, OnDemandBody, ResponseFuture};
+use crate::serving::activity::InFlight;
 use bytes::Bytes;
 use http::{Request, Response, Version};
 use http_body::{Body as _, Frame, SizeHint};

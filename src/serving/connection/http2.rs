@@ -20,10 +20,10 @@ mod request_body;
 mod stream;
 mod wake_list;
 
-use super::activity::Activity;
 use super::dispatch::Dispatcher;
 use crate::request::Body;
 use crate::request::informational::H2InformationalQueue;
+use crate::serving::activity::Activity;
 use crate::serving::limits::Limits;
 use crate::tasks::coalesce::{CoalescingStream, FlushHandle, coalesce};
 use bytes::Bytes;

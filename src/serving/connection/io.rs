@@ -2,8 +2,8 @@
 //!
 //! Over HTTP/1.1 it also writes informational (1xx) responses between hyper's messages.
 
-use super::activity::{Activity, signals};
 use crate::request::informational::H1InformationalQueue;
+use crate::serving::activity::{Activity, signals};
 use crate::serving::bulk::{BulkTurns, Reader, Writer};
 use crate::serving::slots::Slot;
 use bytes::{Buf, Bytes};

@@ -2,7 +2,7 @@
 //! loses the one that has been idle longest. An owner with few connections keeps them, however fast another
 //! one opens new ones.
 
-use crate::serving::connection::Activity;
+use crate::serving::activity::Activity;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv6Addr};

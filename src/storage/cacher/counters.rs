@@ -1,11 +1,33 @@
-//! Activity counters of one resource's watch cache, for metrics. They outlive the cache: a backend that
-//! reloads a resource continues counting with the same [`Counters`].
+//! Statistics of one resource's watch cache, for metrics: [`CacheStats`]. The activity counters in it outlive the
+//! cache: a backend that reloads a resource continues counting with the same [`Counters`].
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Upper bounds of the buckets of [`Waits`], in seconds, as upstream's `watch_cache_read_wait_seconds`.
 pub(crate) const WAIT_BUCKETS: [f64; 13] = [0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0];
+
+/// Statistics of one watch cache.
+#[derive(Clone, Debug)]
+pub struct CacheStats {
+    /// Number of objects in the current state.
+    pub objects: usize,
+    /// Memory footprint of those objects, in bytes.
+    pub objects_bytes: u64,
+    /// Memory footprint of the event history, in bytes, as counted against its bound.
+    pub history_bytes: u64,
+    /// Events in the history.
+    pub events: usize,
+    /// Events the history may currently hold.
+    pub capacity: usize,
+    /// Number of open watches.
+    pub watchers: usize,
+    /// Revision of the newest applied change.
+    pub revision: u64,
+    /// Counters since the process started.
+    pub counters: Arc<Counters>,
+}
 
 /// A monotonic counter.
 #[derive(Debug, Default)]

@@ -5,8 +5,9 @@
 
 use super::aes::{gcm_open, gcm_seal};
 use super::kms_plugin::{MAX_LENGTH, Plugin, Source, check_key_id, hash};
-use super::{Provider, SourceError, TransformError, random};
+use super::{Provider, TransformError, random};
 use crate::apimachinery::codec::protobuf::{Payload, Reader, WireError, put_bytes, put_message, put_number};
+use crate::storage::kms_error::SourceError;
 use crate::telemetry::encryption::Direction;
 use aws_lc_rs::hkdf::{HKDF_SHA256, Prk};
 use bytes::Bytes;

@@ -1,7 +1,7 @@
 //! The generated gRPC client of a KMS plugin, on the plugin's Unix socket: [`connect`]. Errors are formatted
 //! as Go's client prints them, since they appear in health checks and metrics.
 
-use super::KmsError;
+use crate::storage::kms_error::KmsError;
 use hyper_util::rt::TokioIo;
 use std::error::Error;
 use std::io;

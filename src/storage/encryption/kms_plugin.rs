@@ -6,9 +6,10 @@
 //! decryptions wait neither for each other nor for a status check.
 
 use super::kms_client::{self, Client, DecryptRequest, EncryptRequest, StatusRequest};
-use super::{KmsError, SourceError, random};
+use super::random;
 use crate::apimachinery::codec::hex;
 use crate::cache::TtlCache;
+use crate::storage::kms_error::{KmsError, SourceError};
 use crate::sync::Mutex;
 use crate::telemetry::encryption::EncryptionMetrics;
 use arc_swap::ArcSwapOption;

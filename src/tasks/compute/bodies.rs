@@ -178,7 +178,9 @@ impl Current {
             // Created under the lock: later notifications reach it.
             Some(notify.notified_owned())
         };
-        let Some(mut notified) = wait_if_full() else { return Ok(()) };
+        let Some(mut notified) = wait_if_full() else {
+            return Ok(());
+        };
         // From here on the flow counts as held back, until the wait ends or is dropped.
         let _held_back = self.runnable.as_ref().map(|jobs| jobs.hold_back());
         let wait = async {

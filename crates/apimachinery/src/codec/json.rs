@@ -26,6 +26,7 @@ mod fast;
 mod indent;
 pub mod pieces;
 pub mod projection;
+mod scalars;
 mod sizes;
 pub mod text;
 

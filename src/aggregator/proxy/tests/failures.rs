@@ -213,9 +213,9 @@ async fn a_goaway_loses_no_request() {
     let pki = Pki::new(&["ext.ns.svc"], H2);
     let backend = raw_backend(&pki, |stream| async move {
         let served = Arc::new(tokio::sync::Notify::new());
-        let served = served.clone();
+        let notify = served.clone();
         let service = hyper::service::service_fn(move |_| {
-            served.notify_one();
+            notify.notify_one();
             async { Ok::<_, std::convert::Infallible>(response(200, "ok")) }
         });
         let b = hyper::server::conn::http2::Builder::new(hyper_util::rt::TokioExecutor::new());

@@ -44,6 +44,9 @@ pub(super) fn container(c: &mut Value) {
         if !env.at(&["valueFrom", "fieldRef"]).is_null() {
             set_default_str(env, &["valueFrom", "fieldRef", "apiVersion"], "v1");
         }
+        if !env.at(&["valueFrom", "fileKeyRef"]).is_null() {
+            set_default(env, &["valueFrom", "fileKeyRef", "optional"], false);
+        }
     }
 }
 
@@ -60,5 +63,23 @@ pub(super) fn pull_policy(image: &str) -> &'static str {
         "Always"
     } else {
         "IfNotPresent"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+
+    #[test]
+    fn a_key_of_a_file_is_not_optional() {
+        let mut c = json!({"env": [{"name": "A", "valueFrom": {"fileKeyRef": {"key": "K"}}},
+            {"name": "B", "valueFrom": {"secretKeyRef": {"key": "K"}}}]});
+        container(&mut c);
+        assert_eq!(
+            c.get("env"),
+            &json!([{"name": "A", "valueFrom": {"fileKeyRef": {"key": "K", "optional": false}}},
+                {"name": "B", "valueFrom": {"secretKeyRef": {"key": "K"}}}])
+        );
     }
 }

@@ -78,8 +78,11 @@ pub(crate) fn status(new: &Value, old: &Value) -> ErrorList {
     if changes.finished() || changes.pointer("terminating") {
         no_pods(&mut out, new, "terminating", &path);
     }
-    let ready = count(new, "ready");
-    if (changes.pointer("ready") || changes.plain("active")) && ready > count(new, "active") {
+    // A pointer upstream: absent is not zero, which would be more than a negative number.
+    let ready = status.get("ready").as_i64();
+    if (changes.pointer("ready") || changes.plain("active"))
+        && let Some(ready) = ready.filter(|n| *n > count(new, "active"))
+    {
         let why = "cannot set more ready pods than active";
         out.push(FieldError::invalid(&path.child("ready"), ready, why));
     }
@@ -325,6 +328,14 @@ mod tests {
         assert_eq!(
             aggregate(&status(&new, &old)),
             "status.failed: Invalid value: 1: cannot decrease the failed counter"
+        );
+    }
+
+    #[test]
+    fn absent_ready_pods_are_not_compared_with_active_ones() {
+        assert_eq!(
+            aggregate(&status(&json!({"status": {"active": -1}}), &json!({}))),
+            "status.active: Invalid value: -1: must be greater than or equal to 0"
         );
     }
 

@@ -6,13 +6,13 @@ use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::Seen;
 use crate::interrupt::checkpoint;
+use std::collections::HashMap;
 
 pub(super) fn mounts(out: &mut ErrorList, c: &Value, volumes: &Volumes<'_>, at: &FieldPath) {
     let path = at.child("volumeMounts");
-    let devices = c.get("volumeDevices").items();
     // Indexed once: the lists are the client's, and comparing all pairs would be quadratic.
-    let device_paths: Seen<&str> = devices.iter().map(|d| d.str_at(&["devicePath"])).collect();
-    let device_names: Seen<&str> = devices.iter().map(|d| d.str_at(&["name"])).collect();
+    let devices = paths_by_name(c.get("volumeDevices"), "devicePath");
+    let device_paths: Seen<&str> = devices.values().copied().collect();
     let mut paths: Seen<&str> = Seen::new();
     for (i, m) in c.get("volumeMounts").items().iter().enumerate() {
         checkpoint();
@@ -33,7 +33,7 @@ pub(super) fn mounts(out: &mut ErrorList, c: &Value, volumes: &Volumes<'_>, at: 
         if !paths.insert(mount) {
             refuse("mountPath", mount, "must be unique");
         }
-        if device_names.contains(&name) {
+        if devices.contains_key(name) {
             refuse("name", name, "must not already exist in volumeDevices");
         }
         if device_paths.contains(&mount) {
@@ -49,7 +49,13 @@ pub(super) fn mounts(out: &mut ErrorList, c: &Value, volumes: &Volumes<'_>, at: 
         local_path(out, computed, &path.child("subPathExpr"));
         propagation(out, c, m, &path);
     }
-    self::devices(out, c, volumes, &paths, at);
+    self::devices(out, c, volumes, at);
+}
+
+/// The paths of a list of mounts or devices. As upstream, only the last one of a volume counts.
+fn paths_by_name<'v>(list: &'v Value, path: &str) -> HashMap<&'v str, &'v str> {
+    let all = list.items().iter();
+    all.map(|v| (v.str_at(&["name"]), v.str_at(&[path]))).collect()
 }
 
 fn propagation(out: &mut ErrorList, c: &Value, m: &Value, path: &FieldPath) {
@@ -94,9 +100,9 @@ fn propagation(out: &mut ErrorList, c: &Value, m: &Value, path: &FieldPath) {
     }
 }
 
-fn devices(out: &mut ErrorList, c: &Value, volumes: &Volumes<'_>, mounted: &Seen<&str>, at: &FieldPath) {
-    let mounts = c.get("volumeMounts").items().iter();
-    let mounts: Seen<&str> = mounts.map(|m| m.str_at(&["name"])).collect();
+fn devices(out: &mut ErrorList, c: &Value, volumes: &Volumes<'_>, at: &FieldPath) {
+    let mounts = paths_by_name(c.get("volumeMounts"), "mountPath");
+    let mounted: Seen<&str> = mounts.values().copied().collect();
     let (mut names, mut paths): (Seen<&str>, Seen<&str>) = (Seen::new(), Seen::new());
     for (i, d) in c.get("volumeDevices").items().iter().enumerate() {
         checkpoint();
@@ -128,7 +134,7 @@ fn devices(out: &mut ErrorList, c: &Value, volumes: &Volumes<'_>, mounted: &Seen
         } else {
             paths.insert(path);
         }
-        if mounts.contains(&name) {
+        if mounts.contains_key(name) {
             out.push(FieldError::invalid(
                 &name_at,
                 name,
@@ -143,5 +149,37 @@ fn devices(out: &mut ErrorList, c: &Value, volumes: &Volumes<'_>, mounted: &Seen
         if !name.is_empty() {
             names.insert(name);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::apimachinery::field::aggregate;
+    use crate::controlplane::validation::pod::pod;
+    use crate::json;
+
+    #[test]
+    fn a_device_may_have_a_path_of_a_volume_that_is_mounted_again() {
+        let errors = |device: &str| {
+            let mut v = json!({"spec": {
+                "volumes": [{"name": "data", "emptyDir": {}}, {"name": "disk", "persistentVolumeClaim": {"claimName": "c"}}],
+                "containers": [{"name": "a", "image": "i",
+                    "volumeMounts": [{"name": "data", "mountPath": "/a"}, {"name": "data", "mountPath": "/b"}],
+                    "volumeDevices": [{"name": "disk", "devicePath": device}]}]}});
+            crate::controlplane::defaults::pod::pod(&mut v);
+            aggregate(&pod(&v))
+        };
+        let (at, why) = ("spec.containers[0]", "must not already exist as a path in");
+        assert_eq!(
+            errors("/a"),
+            format!("{at}.volumeMounts[0].mountPath: Invalid value: \"/a\": {why} volumeDevices")
+        );
+        assert_eq!(
+            errors("/b"),
+            format!(
+                "[{at}.volumeMounts[1].mountPath: Invalid value: \"/b\": {why} volumeDevices, \
+                 {at}.volumeDevices[0].devicePath: Invalid value: \"/b\": {why} volumeMounts]"
+            )
+        );
     }
 }

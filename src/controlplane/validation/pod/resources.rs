@@ -4,9 +4,9 @@ use super::super::common::{is_whole, quantity};
 use super::super::quota::{amount, container_name, is_overcommitted, resource_name};
 use super::Tolerated;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, cut};
-use crate::apimachinery::quantity::Quantity;
 use crate::apimachinery::validation::dns1123_label;
 use crate::apimachinery::value::Value;
+use crate::controlplane::aggregate::together;
 use crate::controlplane::fields::{Seen, invalid_each, regular_containers};
 use crate::interrupt::checkpoint;
 use std::cell::OnceCell;
@@ -208,53 +208,6 @@ fn pod_name(out: &mut ErrorList, name: &str, at: &FieldPath) {
     }
 }
 
-/// Aggregate of one resource over a pod's containers.
-#[derive(Default)]
-struct Need {
-    /// Sum of regular containers and sidecars, which run concurrently.
-    all: Option<Quantity>,
-    sidecars: Option<Quantity>,
-    /// Maximum of an init container plus the sidecars started before it.
-    first: Option<Quantity>,
-}
-
-/// Aggregates `requests` or `limits` (`side`) per resource. The effective amount is the larger of the
-/// concurrent sum and the peak during initialization (upstream's `AggregateContainerRequests` in
-/// `k8s.io/component-helpers/resource`).
-fn together<'a>(spec: &'a Value, side: &str) -> HashMap<&'a str, Need> {
-    // `None` stays distinct from zero: a resource that no container has is not compared.
-    let plus = |a: Option<Quantity>, b: Quantity| Some(a.map_or(b, |a| a.plus(b)));
-    let mut needs: HashMap<&str, Need> = HashMap::new();
-    let of = |c: &'a Value| {
-        let amounts = entries(c.at(&["resources", side]));
-        amounts.filter_map(|(name, q)| Some((name, quantity(q)?)))
-    };
-    for (name, q) in spec.get("containers").items().iter().flat_map(of) {
-        let need = needs.entry(name).or_default();
-        need.all = plus(need.all, q);
-    }
-    for c in spec.get("initContainers").items() {
-        let stays = c.str_at(&["restartPolicy"]) == "Always";
-        for (name, q) in of(c) {
-            let need = needs.entry(name).or_default();
-            // Sidecars listed before this container are already running when it starts.
-            let now = plus(need.sidecars, q);
-            if stays {
-                need.all = plus(need.all, q);
-                need.sidecars = now;
-            }
-            need.first = need.first.max(now);
-        }
-    }
-    needs
-}
-
-impl Need {
-    fn most(&self) -> Option<Quantity> {
-        self.all.max(self.first)
-    }
-}
-
 /// Checks pod-level resources against those of the containers.
 pub(super) fn pod_level(
     out: &mut ErrorList,
@@ -280,8 +233,8 @@ pub(super) fn pod_level(
     container_claims(out, v, claims, &at);
     let needs = together(spec, "requests");
     for (name, q) in entries(v.get("requests")) {
-        if let (Some(own), Some(sum)) = (quantity(q), needs.get(name).and_then(Need::most))
-            && own < sum
+        if let (Some(own), Some(sum)) = (quantity(q), needs.get(name))
+            && own < *sum
         {
             let why = format!("must be greater than or equal to aggregate container requests of {sum}");
             out.push(FieldError::invalid(&at.child("requests").key(name), q.clone(), why));
@@ -291,8 +244,8 @@ pub(super) fn pod_level(
     // Only huge pages: limits of cpu and memory may add up to more than the pod's limit, since containers
     // share it.
     for (name, q) in entries(v.get("limits")).filter(|(name, _)| is_huge_pages(name)) {
-        if let (Some(own), Some(sum)) = (quantity(q), needs.get(name).and_then(Need::most))
-            && own < sum
+        if let (Some(own), Some(sum)) = (quantity(q), needs.get(name))
+            && own < *sum
         {
             let why = format!("must be greater than or equal to aggregate container limits of {sum}");
             out.push(FieldError::invalid(&at.child("limits").key(name), q.clone(), why));

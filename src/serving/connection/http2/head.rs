@@ -3,7 +3,7 @@
 
 use crate::request::Body;
 use crate::request::headers::{self, remove_all};
-use crate::serving::connection::activity::{Activity, signals};
+use crate::serving::activity::{Activity, signals};
 use http::header::{CONNECTION, CONTENT_LENGTH, DATE};
 use http::{HeaderMap, HeaderValue};
 use http_body::Body as _;

@@ -4,7 +4,7 @@
 use super::head::{self, Date};
 use crate::request::informational::{self, H2InformationalQueue};
 use crate::request::{Body, OnDemandBody, Response, ResponseFuture};
-use crate::serving::connection::activity::InFlight;
+use crate::serving::activity::InFlight;
 use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{Reason, SendStream};

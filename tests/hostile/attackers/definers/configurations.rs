@@ -99,4 +99,20 @@ pub(super) fn all(cases: &mut Cases, scale: &Scale) {
         scene.send(&Request::post(FLOWS, body));
         scene.delete_afterwards(format!("{FLOWS}/f"));
     });
+    let subjects = scale.size(26_000);
+    cases.add("flow schema: 20 of 26,000 groups, one changed again and again", move |scene| {
+        for number in 0..20 {
+            let groups = joined(subjects, |i| format!(r#"{{"kind":"Group","group":{{"name":"g{number}-{i}"}}}}"#));
+            let body = format!(
+                r#"{{"apiVersion":"flowcontrol.apiserver.k8s.io/v1","kind":"FlowSchema","metadata":{{"name":"f{number}"}},"spec":{{"matchingPrecedence":500,"priorityLevelConfiguration":{{"name":"global-default"}},"rules":[{{"subjects":[{groups}],"nonResourceRules":[{{"verbs":["get"],"nonResourceURLs":["/x"]}}]}}]}}}}"#
+            );
+            scene.send(&Request::post(FLOWS, body));
+            scene.delete_afterwards(format!("{FLOWS}/f{number}"));
+        }
+        let patch = |round: usize| format!(r#"{{"metadata":{{"labels":{{"round":"r{round}"}}}}}}"#);
+        let path = format!("{FLOWS}/f0");
+        let changes: Vec<Request> = (0..20).map(|round| Request::patch("merge", path.as_str(), patch(round))).collect();
+        let changed = scene.send_in_sequence(&changes).iter().filter(|a| a.code == 200).count();
+        scene.expect(changed == changes.len(), || format!("{changed} changes are stored"));
+    });
 }

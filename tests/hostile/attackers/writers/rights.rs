@@ -1,4 +1,4 @@
-//! Roles whose combinations of groups, resources and verbs are expensive to enumerate.
+//! Roles whose combinations of groups, resources and verbs are expensive to enumerate, and bindings of many subjects.
 
 use super::{CONFIG_MAPS, ROLES, joined};
 use crate::attackers::Cases;

@@ -4,7 +4,7 @@
 //! [`Activity::next_action`] is the decision table of all timeouts. The fields are atomics because
 //! eviction, shutdown and upgraded connections use them from other tasks.
 
-use crate::serving::limits::Limits;
+use super::limits::Limits;
 use futures_util::task::AtomicWaker;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
@@ -13,7 +13,7 @@ use std::task::Context;
 use tokio::time::{Duration, Instant};
 
 /// Signals to a connection, as bits.
-pub(in crate::serving) mod signals {
+pub(super) mod signals {
     /// Close gracefully: a response has `Connection: close`, or the connection was idle for too long.
     pub(crate) const CLOSE: u8 = 1;
     /// Close gracefully because the server is shutting down.
@@ -27,7 +27,7 @@ const MORE_THAN_CONTROL: usize = 256;
 
 /// Activity of one connection. Timestamps are milliseconds since its start plus one; zero means unset.
 #[derive(Debug)]
-pub(in crate::serving) struct Activity {
+pub(super) struct Activity {
     start: Instant,
     signals: AtomicU8,
     waker: AtomicWaker,
@@ -70,7 +70,7 @@ pub(super) enum TimerAction {
 }
 
 impl Activity {
-    pub(in crate::serving) fn new() -> Arc<Self> {
+    pub(super) fn new() -> Arc<Self> {
         Arc::new(Self {
             start: Instant::now(),
             signals: AtomicU8::new(0),
@@ -120,7 +120,7 @@ impl Activity {
 
     /// Eviction order: whether the connection is busy, and since when it has been idle or busy. The smallest
     /// value has been idle longest.
-    pub(in crate::serving) fn quiet_since(&self) -> (bool, Instant) {
+    pub(super) fn quiet_since(&self) -> (bool, Instant) {
         let busy = self.in_flight.load(Acquire) > 0 || self.busy.load(Relaxed);
         (busy, self.at(self.idle_since.load(Relaxed), Duration::ZERO))
     }
@@ -129,7 +129,7 @@ impl Activity {
         self.closing_since.store(self.now(), Relaxed);
     }
 
-    pub(in crate::serving) fn signal(&self, signal: u8) {
+    pub(super) fn signal(&self, signal: u8) {
         // Raised before the wake-up, so that the woken task finds it.
         self.signals.fetch_or(signal, AcqRel);
         self.waker.wake();
@@ -151,7 +151,7 @@ impl Activity {
     }
 
     /// Counts a request as in flight until the returned guard is dropped.
-    pub(in crate::serving) fn request(self: &Arc<Self>) -> InFlight {
+    pub(super) fn request(self: &Arc<Self>) -> InFlight {
         self.in_flight.fetch_add(1, AcqRel);
         self.has_served.store(true, Relaxed);
         self.head_since.store(0, Relaxed);
@@ -317,7 +317,7 @@ fn fire_if_due(at: Instant, action: TimerAction) -> TimerAction {
 
 /// Guard of a request in flight, from its head to the last byte of its response body.
 #[derive(Debug)]
-pub(in crate::serving) struct InFlight {
+pub(super) struct InFlight {
     activity: Arc<Activity>,
     /// The response body has produced bytes and has not been polled since.
     held: bool,
