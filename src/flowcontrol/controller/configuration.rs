@@ -32,6 +32,11 @@ impl ManagedLevel {
     }
 }
 
+/// Removes the deleted levels that no request is in or can enter.
+fn remove_disused(levels: &mut Vec<ManagedLevel>) {
+    levels.retain(|m| !m.quiescing || !m.is_disused());
+}
+
 impl FlowController {
     /// Applies all FlowSchemas and PriorityLevelConfigurations. Unusable levels and schemas without a usable
     /// level are ignored. Missing mandatory objects are added, with empty UIDs.
@@ -83,10 +88,11 @@ impl FlowController {
         let replaced = self.schemas.swap(Arc::new(parsed));
         // A request that has read the previous schemas may still enter an idle level. Without the level here nobody
         // would serve it when its seats become free; the next adjustment removes it or divides the seats again.
-        managed.extend(idle.into_iter().filter(|m| !m.is_disused()));
-        // Freeing the rules takes long, too.
+        managed.extend(idle);
+        // Freeing the rules takes long, too, and until then they hold the levels.
         drop(managed);
         drop(replaced);
+        remove_disused(&mut self.lock());
     }
 
     fn new_level(&self, name: &str, spec: LevelSpec) -> ManagedLevel {
@@ -117,7 +123,7 @@ impl FlowController {
     /// Moves seats between levels by their demand. Call once per [`seats::PERIOD`].
     pub fn rebalance(&self) {
         let mut levels = self.lock();
-        levels.retain(|m| !m.quiescing || !m.is_disused());
+        remove_disused(&mut levels);
         self.adjust(&mut levels);
     }
 
