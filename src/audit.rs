@@ -72,6 +72,7 @@ impl Audit {
 
     /// The policy's decision for a request, counted by level in the metrics.
     pub(crate) fn decide(&self, user: Option<&UserInfo>, info: &RequestInfo) -> Verdict {
+        // Counted even at level None, as upstream does: the metric tells how much the policy leaves out.
         let verdict = self.policy.decide(user, info);
         self.metrics.at_level(verdict.level.name());
         verdict

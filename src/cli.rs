@@ -93,6 +93,7 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, UsageE
         Some(("serve", matches)) => {
             // kube-apiserver has `--version` as a flag, and scripts call it without any other.
             if let Some(raw) = matches.get_one::<String>("version") {
+                // Upstream's `--version=raw` prints all fields.
                 let format = if raw == "raw" { "json" } else { "text" };
                 return Ok(Command::Print(version::render(format)));
             }
@@ -144,6 +145,7 @@ fn kubeconfig(matches: &clap::ArgMatches) -> PathBuf {
     let given = matches.get_one::<String>("kubeconfig").map(PathBuf::from);
     let environment = || {
         std::env::var_os("KUBECONFIG")
+            // As client-go, an empty variable counts as unset.
             .filter(|v| !v.is_empty())
             .map(|list| first_in_use(&list))
     };

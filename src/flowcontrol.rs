@@ -24,7 +24,7 @@ mod utilization;
 pub(crate) mod watch_tracker;
 pub(crate) mod work_estimate;
 
-pub(crate) use classify::Uids;
+pub(crate) use classify::{IndexedSchema, Uids};
 pub(crate) use controller::Entered;
 pub use controller::{FlowController, Mandatory};
 pub(crate) use level::{Permit, TooMany};

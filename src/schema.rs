@@ -31,6 +31,7 @@ mod ratchet;
 mod rules;
 mod structural;
 mod typed;
+mod unsupported;
 mod validate;
 
 pub(crate) use format::is_absolute_url;
@@ -157,6 +158,8 @@ struct Checks {
     max_length: Option<usize>,
     pattern: Option<Arc<Pattern>>,
     format: Option<FormatCheck>,
+    /// A format that values do not have to be of. It still decides how the type of a default is checked.
+    foreign_format: Option<Box<str>>,
     min_items: Option<usize>,
     max_items: Option<usize>,
     min_properties: Option<usize>,

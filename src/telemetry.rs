@@ -111,6 +111,7 @@ pub struct Families {
     queues: queue::QueueFamilies,
     storage: storage::StorageFamilies,
     watches: watches::WatchFamilies,
+    // `Arc`, so that the list can be copied out of the lock.
     before_scrape: Mutex<Vec<Arc<dyn Fn() + Send + Sync>>>,
 }
 
@@ -140,6 +141,7 @@ impl Telemetry {
     /// Creates metrics that are all zero.
     pub fn new() -> Self {
         let r = Registry::new();
+        // A registry of their own, because they have a path of their own.
         let slis = Registry::new();
         // Made first, because the metrics of the port share it.
         let compute = compute::ComputeMetrics::new(&r);
@@ -218,13 +220,13 @@ impl Telemetry {
             healthcheck: int_gauges(
                 &slis,
                 "kubernetes_healthcheck",
-                "1 if the check passed when it last ran.",
+                "[STABLE] This metric records the result of a single healthcheck.",
                 &["name", "type"],
             ),
             healthchecks_total: counters(
                 &slis,
                 "kubernetes_healthchecks_total",
-                "Results of health checks.",
+                "[STABLE] This metric records the results of all healthcheck.",
                 &["name", "type", "status"],
             ),
             admission_controller: histograms(
@@ -324,6 +326,7 @@ pub(crate) const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8; 
 
 fn render(registry: &Registry) -> Vec<u8> {
     let mut out = Vec::with_capacity(16 << 10);
+    // What was written before an error is served nevertheless.
     if let Err(error) = prometheus::TextEncoder::new().encode(&registry.gather(), &mut out) {
         tracing::warn!("metrics could not be written: {error}");
     }

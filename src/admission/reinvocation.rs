@@ -60,6 +60,7 @@ pub(crate) struct Rounds<Plugin> {
     /// The object after the last hook, if a hook may be called again.
     output: Option<Value>,
     is_second: bool,
+    // A function pointer, so that `Rounds` is `Send` whatever the marker type is.
     plugin: PhantomData<fn() -> Plugin>,
 }
 

@@ -160,7 +160,9 @@ pub(crate) fn cluster(resources: &[(&str, &str, Vec<Value>)]) -> ObjectLookup {
                 "" => o.name().to_owned(),
                 namespace => format!("{namespace}/{}", o.name()),
             };
-            let entry = Draft::new(o, Vec::new()).into_entry(&key, Revision(1));
+            // The only selectable field that a plugin reads.
+            let phase = ("status.phase".into(), o.str_at(&["status", "phase"]).into());
+            let entry = Draft::new(o, vec![phase]).into_entry(&key, Revision(1));
             (key, Arc::new(entry))
         };
         let held = Still(objects.iter().map(entry).collect());

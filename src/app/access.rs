@@ -96,6 +96,7 @@ pub(crate) fn build(options: &CompletedOptions, telemetry: &Telemetry) -> Result
     };
     let union = parts.union(&o.authorizers)?;
     let (authorizer, reload): (Arc<dyn Authorizer>, _) = match &o.config {
+        // Without a file nothing can change, so requests do not pay for the swap.
         None => (Arc::new(union), None),
         Some(path) => {
             let current = Arc::new(ReloadableUnion(ArcSwap::from_pointee(union)));

@@ -161,6 +161,7 @@ fn plugin(name: &'static str, dependencies: &PluginDependencies<'_>) -> Result<O
     Ok(Some(match name {
         "NamespaceLifecycle" => builder.mutating(NamespaceLifecycle::new(cluster())),
         "ServiceAccount" => builder.both(ServiceAccount::new(cluster())),
+        // In the mutating phase, as upstream, although it changes nothing.
         "NodeRestriction" => builder.mutating(NodeRestriction::new(cluster(), authorizer())),
         "TaintNodesByCondition" => builder.mutating(TaintNodesByCondition),
         "Priority" => builder.both(Priority::new(cluster())),

@@ -48,6 +48,7 @@ pub(super) async fn build(builder: GatewayBuilder) -> Result<Gateway, Error> {
         sockets,
     } = builder;
     let base = Base::open(options, sockets).await?;
+    // Filled later: authenticators and admission read the stores, which in turn need admission.
     let lookup = StoreLookup::default();
     let AccessControl {
         authorization,

@@ -123,6 +123,7 @@ async fn serve(options: CompletedOptions, session: Session) -> Result<(), Error>
         false => None,
     };
     say(&session.greeting(&gateway, &loops, &data_dir));
+    // Through the handler in this process, which needs neither a connection nor a credential.
     let administrator = Loopback::administrator(&gateway.handler);
     let ready = gateway.lifecycle.has_been_ready.clone();
     let manifests = session.apply.clone();

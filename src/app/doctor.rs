@@ -91,6 +91,7 @@ pub fn run(command: DoctorCommand) -> BoxFuture<'static, Report> {
                     error.to_string(),
                     "correct the flag or the file",
                 ));
+                // The machine needs no options, so a mistake in them does not hide its faults.
                 machine::examine(&mut findings);
             }
         }
@@ -105,6 +106,7 @@ async fn examine(options: &CompletedOptions, findings: &mut Vec<Finding>) {
         warnings => Finding::warning("configuration", warnings.join("; "), "correct or remove these flags"),
     });
     machine::examine(findings);
+    // First, because the port is expected to be taken if a gateway runs.
     let running = backends::running(options).await;
     findings.push(machine::port(options, running.is_some()));
     data_dir::examine(&options.storage.data_dir, options.storage.etcd.is_none(), findings);

@@ -5,24 +5,26 @@ mod dangling;
 mod stored;
 
 use crate::apimachinery::Value;
+use crate::apimachinery::codec::json::projection::Mask;
 use crate::cli::options::GenericOptions;
 use crate::client::{Informer, InformerHandle};
 use crate::controlplane::ControlPlane;
 use crate::controlplane::bootstrap::flowcontrol;
 use crate::flowcontrol::dump::{self, Dump};
-use crate::flowcontrol::{FlowController, Mandatory};
+use crate::flowcontrol::{FlowController, IndexedSchema, Mandatory};
 use crate::registry::StoreLookup;
 use crate::request::info::first_value;
 use crate::request::{Authorized, Request, Response, UnprotectedHandler};
 use crate::server::generic::GenericServer;
 use crate::server::respond;
+use crate::storage::Entry;
 use crate::sync::Mutex;
 use crate::tasks::{Signal, TaskGroup, compute};
 use crate::telemetry::Telemetry;
 use async_trait::async_trait;
 use dangling::Dangling;
 use http::StatusCode;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use stored::Stored;
 use tokio::sync::Notify;
 
@@ -38,7 +40,8 @@ pub(crate) struct FlowControl {
 
 /// The informers and the writer of the `Dangling` conditions.
 struct Consumer {
-    feeds: [InformerHandle<Value>; 2],
+    schemas: InformerHandle<IndexedSchema>,
+    levels: InformerHandle<Value>,
     dangling: Dangling,
 }
 
@@ -62,32 +65,16 @@ pub(crate) fn follow(
     };
     let seats = u32::try_from(seats).unwrap_or(u32::MAX);
     let controller = FlowController::new(seats, mandatory, Stored(lookup.clone()), telemetry);
-    let informer = |plural| {
-        let storage = plane.store(GROUP, plural).storage().clone();
-        let (informer, feed) = Informer::new(storage, crate::storage::Entry::decode);
-        // A change of any of them digests all, of which one may have megabytes.
-        (informer, feed.blocking_while(|| true))
-    };
-    let (schemas, feed_schemas) = informer("flowschemas");
-    let (levels, feed_levels) = informer("prioritylevelconfigurations");
-    let changed = Arc::new(Notify::new());
-    // What is read last has to be digested last. Both informers report on the blocking pool.
-    let in_turn = Arc::new(Mutex::new(()));
-    for trigger in [&schemas, &levels] {
-        let (controller, schemas, levels) = (controller.clone(), schemas.clone(), levels.clone());
-        let (changed, in_turn) = (changed.clone(), in_turn.clone());
-        trigger.subscribe(move |_| {
-            let _turn = in_turn.lock();
-            // Both, whichever has changed: a schema is only usable together with its level.
-            let (s, l) = (schemas.snapshot(), levels.snapshot());
-            controller.digest(s.values().map(|v| &**v), l.values().map(|v| &**v));
-            changed.notify_one();
-        });
-    }
+    let storage = |plural| plane.store(GROUP, plural).storage().clone();
+    let (schemas, feed_schemas) = Informer::new(storage("flowschemas"), read_schema);
+    let (levels, feed_levels) = Informer::new(storage("prioritylevelconfigurations"), read_level);
+    let changed = digest_changes(&controller, &schemas, &levels);
     Some(FlowControl {
-        synced: [&schemas, &levels].map(|i| i.synced().clone()),
+        synced: [schemas.synced().clone(), levels.synced().clone()],
         consumer: Consumer {
-            feeds: [feed_schemas, feed_levels],
+            // A change of a small object, too, digests all, of which there may be thousands, and waits for its turn.
+            schemas: feed_schemas.blocking_while(|| true),
+            levels: feed_levels.blocking_while(|| true),
             dangling: Dangling {
                 store: plane.store(GROUP, "flowschemas").clone(),
                 schemas,
@@ -97,6 +84,46 @@ pub(crate) fn follow(
         },
         controller,
     })
+}
+
+/// Makes changes of stored objects take effect. The result is notified after each.
+fn digest_changes(
+    controller: &Arc<FlowController>,
+    schemas: &Informer<IndexedSchema>,
+    levels: &Informer<Value>,
+) -> Arc<Notify> {
+    let changed = Arc::new(Notify::new());
+    let digest = {
+        let (controller, schemas, levels) = (controller.clone(), schemas.clone(), levels.clone());
+        let changed = changed.clone();
+        // What is read last has to be digested last. Both informers report on the blocking pool.
+        let in_turn = Mutex::new(());
+        move || {
+            let _turn = in_turn.lock();
+            // Both, whichever has changed: a schema is only usable together with its level.
+            let (s, l) = (schemas.snapshot(), levels.snapshot());
+            controller.digest_indexed(s.values().cloned().collect(), l.values().map(|v| &**v));
+            changed.notify_one();
+        }
+    };
+    let digest = Arc::new(digest);
+    let of_schemas = digest.clone();
+    schemas.subscribe(move |_| of_schemas());
+    levels.subscribe(move |_| digest());
+    changed
+}
+
+/// Reads what the controller and the writer of conditions need. The memory of a tree is several times that of its
+/// encoding, and labels or managed fields may have megabytes, too.
+fn read_schema(entry: &Entry) -> IndexedSchema {
+    static PARTS: LazyLock<Mask> = LazyLock::new(|| Mask::of(&["metadata.{name,uid}", "spec", "status.conditions"]));
+    IndexedSchema::of(entry.decode_parts(&PARTS))
+}
+
+/// As [`read_schema`], of a priority level.
+fn read_level(entry: &Entry) -> Value {
+    static PARTS: LazyLock<Mask> = LazyLock::new(|| Mask::of(&["metadata.{name,uid}", "spec"]));
+    entry.decode_parts(&PARTS)
 }
 
 impl FlowControl {
@@ -121,9 +148,8 @@ impl FlowControl {
 impl Consumer {
     /// Runs the consumer in `tasks`, until the group stops.
     fn start(self, tasks: &TaskGroup) {
-        let [schemas, levels] = self.feeds;
-        tasks.spawn_until_stopped("flow schemas", schemas.run());
-        tasks.spawn_until_stopped("priority levels", levels.run());
+        tasks.spawn_until_stopped("flow schemas", self.schemas.run());
+        tasks.spawn_until_stopped("priority levels", self.levels.run());
         tasks.spawn_until_stopped("flow schema conditions", self.dangling.run());
     }
 }
@@ -161,5 +187,31 @@ impl UnprotectedHandler for DumpHandler {
             Ok(text) => respond::bytes(StatusCode::OK, respond::TEXT, text),
             Err(_) => respond::error_text(StatusCode::SERVICE_UNAVAILABLE, "the compute pool is full"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+    use crate::storage::{Draft, Revision};
+
+    #[test]
+    fn only_what_is_read_of_an_object_is_kept() {
+        let object = json!({
+            "metadata": {"name": "a", "uid": "u", "labels": {"a": "b"}, "managedFields": [{"manager": "m"}]},
+            "spec": {"matchingPrecedence": 1, "rules": [{"subjects": []}]},
+            "status": {"conditions": [{"type": "Dangling"}], "other": 1}
+        });
+        let entry = Draft::new(&object, Vec::new()).into_entry("a", Revision(1));
+        let mut kept = json!({
+            "metadata": {"name": "a", "uid": "u"},
+            "spec": {"matchingPrecedence": 1},
+            "status": {"conditions": [{"type": "Dangling"}]}
+        });
+        assert_eq!(read_schema(&entry).object, kept);
+        kept.unset(&["status"]);
+        kept.set(&["spec", "rules"], object.at(&["spec", "rules"]).clone());
+        assert_eq!(read_level(&entry), kept);
     }
 }

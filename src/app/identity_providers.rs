@@ -63,6 +63,7 @@ pub(crate) fn build(
     if let Some(path) = &o.config_file {
         let follower = Follower {
             path: path.clone(),
+            // Not what was read above: the file may have been edited since, and is compared once more.
             in_force: None,
             service_accounts: service_accounts.clone(),
             issuers,

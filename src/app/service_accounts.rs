@@ -15,7 +15,7 @@ use crate::server::container::WebService;
 use crate::server::generic::GenericServer;
 use crate::server::respond::{self, FnHandler};
 use crate::telemetry::Telemetry;
-use http::header::{ACCEPT, CACHE_CONTROL, HeaderValue};
+use http::header::{CACHE_CONTROL, HeaderValue};
 use http::{Method, StatusCode};
 use std::path::Path;
 use std::sync::Arc;
@@ -126,6 +126,7 @@ pub(crate) fn publish(server: &GenericServer, documents: discovery::Documents) {
     ];
     for (path, media, render) in both {
         let documents = documents.clone();
+        // In the container, as upstream, whose router refuses other methods and media types.
         server.container().replace(WebService {
             root: path.to_owned(),
             handler: Arc::new(FnHandler(move |req: &Request| {
@@ -142,12 +143,7 @@ fn document(req: &Request, path: &str, media: &'static str, body: impl Fn() -> S
     if req.method() != Method::GET {
         return respond::method_not_allowed(req.headers());
     }
-    let accept = req.headers().get(ACCEPT).and_then(|a| a.to_str().ok()).unwrap_or("");
-    let takes = |clause: &str| {
-        matches!(clause.split(';').next().unwrap_or("").trim(), "" | "*/*")
-            || clause.split(';').next().unwrap_or("").trim() == media
-    };
-    if !accept.is_empty() && !accept.split(',').any(takes) {
+    if !respond::is_accepted(media, req.headers()) {
         return respond::not_acceptable(media, req.headers());
     }
     let mut r = respond::bytes(

@@ -28,6 +28,7 @@ pub(super) fn report(checks: &Arc<[HealthCheck]>, lifecycle: &Lifecycle, tasks: 
     };
     let socket: Arc<Path> = PathBuf::from(socket).into();
     let (shutdown, last) = (lifecycle.shutdown_initiated.clone(), socket.clone());
+    // Not `spawn_until_stopped`: the message is sent during the shutdown.
     tasks.spawn("service manager: stopping", async move {
         shutdown.wait().await;
         let sent = tokio::time::timeout(LAST_WORD, notify(&last, &[NotifyState::Stopping])).await;

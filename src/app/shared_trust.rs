@@ -102,6 +102,7 @@ impl SharedTrust {
             compressed: false,
         });
         let (records, feed) = Informer::new(storage.clone(), |entry: &Entry| TrustRecord::from_entry(entry));
+        // Zero means no limit was configured, so the usual lifetime is assumed.
         let longest_token = match account.max_expiration {
             Duration::ZERO => YEAR,
             longest => longest.max(YEAR),

@@ -150,6 +150,7 @@ impl Stores {
     pub(crate) async fn loaded(&self, within: Duration) {
         let until = Instant::now() + within;
         for backend in self.all() {
+            // Polled: backends load on their own, and this happens only at the start.
             while let Err(what) = backend.loaded() {
                 // One deadline for all backends together.
                 if Instant::now() >= until {

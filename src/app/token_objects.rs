@@ -57,6 +57,7 @@ impl ObjectReader for TokenObjects {
         let store = self.0.get("", resource).map_err(|e| Unreadable(e.into()))?;
         let storage = store.storage().clone();
         let key = store.resource().key(namespace, name);
+        // The latest state: a token is refused as soon as its object is gone.
         let found = storage.get(&key, MinRevision::Latest).await;
         let Some(entry) = found.map_err(|e| Unreadable(e.into()))? else {
             return Ok(None);

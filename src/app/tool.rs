@@ -276,6 +276,7 @@ async fn import(dir: &Path, etcd: &EtcdOptions, encryption: Option<&Path>) -> Re
         });
     }
     if objects.is_empty() {
+        // Rather than an empty store: the prefix is probably mistyped.
         return Err(Error::other(format!(
             "--etcd-prefix: etcd holds no objects below {prefix}/"
         )));

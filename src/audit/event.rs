@@ -196,6 +196,7 @@ impl Event {
             m.text("apiVersion", super::API_VERSION);
         }
         m.text("level", self.level.name());
+        // Upstream's struct has these members without `omitempty`: they are written even if they are empty.
         m.text("auditID", &s.audit_id);
         m.text("stage", self.stage.name());
         m.text("requestURI", &s.uri);
@@ -263,6 +264,7 @@ impl Event {
             .status
             .as_ref()
             .map_or_else(|| "<deferred>".to_owned(), |s| s.code.to_string());
+        // The client's own: forwarded addresses come first.
         let ip = s
             .source_ips
             .first()
@@ -308,6 +310,7 @@ impl Event {
 /// Formats a time with microseconds but without trailing zeros, as Go's `RFC3339Nano` does.
 fn nano(t: OffsetDateTime) -> String {
     let text = format_micro(t);
+    // A whole second has no fraction at all, hence the point.
     let text = text.trim_end_matches('Z').trim_end_matches('0').trim_end_matches('.');
     format!("{text}Z")
 }

@@ -175,6 +175,7 @@ impl GroupResources {
         if self.group != "*" && self.group != info.api_group {
             return false;
         }
+        // The parser refuses names of objects without resources, so there are none to compare.
         if self.resources.is_empty() {
             return true;
         }

@@ -117,6 +117,7 @@ pub(crate) fn decode(headers: &HeaderMap, bytes: &[u8]) -> Option<Value> {
         Some(b"gzip") => {
             // The limit applies to the decompressed size, which a small body can inflate without bound.
             let mut out = Vec::new();
+            // One byte more than allowed, which tells a body of exactly the limit from a longer one.
             let mut limited = flate2::read::GzDecoder::new(bytes).take(MAX_BYTES as u64 + 1);
             limited.read_to_end(&mut out).ok()?;
             if out.len() > MAX_BYTES {

@@ -144,12 +144,12 @@ impl<A: TokenAuthenticator> WithServerAudiences<A> {
     }
 }
 
-/// The elements of `some` that are also in `others`, in the order of `some`.
-pub(crate) fn intersection(some: &[String], others: &[String]) -> Vec<String> {
+/// The elements of `wanted` that are also in `some`, in the order of `wanted` and as often as there.
+pub(crate) fn intersection(some: &[String], wanted: &[String]) -> Vec<String> {
     // A client controls the length of both lists (a TokenReview and its token), so avoid the quadratic
     // comparison.
-    let others: HashSet<&str> = others.iter().map(String::as_str).collect();
-    some.iter().filter(|a| others.contains(a.as_str())).cloned().collect()
+    let some: HashSet<&str> = some.iter().map(String::as_str).collect();
+    wanted.iter().filter(|a| some.contains(a.as_str())).cloned().collect()
 }
 
 #[async_trait]

@@ -60,6 +60,7 @@ impl BootstrapTokens {
         // A set, because upstream returns the groups sorted.
         let mut groups = BTreeSet::from([GROUP.to_owned()]);
         let more = text("auth-extra-groups");
+        // `split` yields one empty string for an empty text, which would be an invalid group.
         for group in more.split(',').filter(|_| !more.is_empty()) {
             // Invalid as a whole, not merely without the group: Secrets are writable by more people than may
             // grant system:masters.

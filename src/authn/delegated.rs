@@ -107,6 +107,7 @@ impl Delegated {
     fn with(config: &Configuration, reviews: TokenReviews) -> Result<Self, ConfigurationError> {
         let pool = |pem: &Option<String>| pem.as_deref().map_or_else(|| Ok(CaPool::default()), parse_pool);
         let (proxies, clients) = (pool(&config.proxy_ca)?, pool(&config.client_ca)?);
+        // Not read from files: `replace` sets them from the ConfigMap.
         let (proxies, clients) = (DynamicCa::fixed(proxies), DynamicCa::fixed(clients));
         let reviews = Arc::new(reviews);
         Ok(Self {
@@ -243,6 +244,7 @@ async fn read(client: &Client) -> Result<(Configuration, String), DelegatedError
 #[async_trait]
 impl Authenticator for Delegated {
     async fn authenticate(&self, from: Credentials<'_>) -> Result<Option<AuthenticatedUser>, AuthenticationError> {
+        // Not a guard: it would be held while a token is reviewed.
         let current = self.current.load_full();
         current.authenticate(from).await
     }

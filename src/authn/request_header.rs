@@ -1,14 +1,13 @@
 //! Front-proxy authentication (upstream's `pkg/authentication/request/headerrequest`): identity headers are
 //! trusted only if the client's certificate is issued by the proxy CA.
 
-use super::x509::{common_name, verify_chain};
+use super::x509::{ProxyMemo, common_name_in, not_verified, verify_chain};
 use super::{AuthenticatedUser, AuthenticationError, Authenticator, Credentials, SyncOutcome, add_authenticated};
 use crate::request::{ClientCaSource, UserInfo};
 use async_trait::async_trait;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::SystemTime;
 
 /// The identity headers to read, in order of preference.
 #[derive(Clone, Debug, Default)]
@@ -38,9 +37,8 @@ impl RequestHeaderNames {
 /// Authenticates the user named in a trusted front proxy's headers.
 pub(crate) struct RequestHeader {
     ca: Arc<dyn ClientCaSource>,
-    allowed_names: Vec<String>,
     names: RequestHeaderNames,
-    trusted: super::x509::ProxyMemo,
+    trusted: ProxyMemo,
 }
 
 impl RequestHeader {
@@ -49,9 +47,18 @@ impl RequestHeader {
     pub(crate) fn new(ca: Arc<dyn ClientCaSource>, allowed_names: Vec<String>, names: RequestHeaderNames) -> Self {
         Self {
             ca,
-            allowed_names,
             names,
-            trusted: super::x509::ProxyMemo::new(),
+            trusted: ProxyMemo::new(move |of| {
+                verify_chain(of.chain, of.roots, of.now)
+                    .map_err(|e| AuthenticationError(format!("front-proxy certificate is not trusted: {}", e.0)))?;
+                let cn = of.leaf.as_ref().map_or_else(|_| String::new(), common_name_in);
+                if allowed_names.is_empty() || allowed_names.contains(&cn) {
+                    return Ok(());
+                }
+                Err(AuthenticationError(format!(
+                    "x509: subject with cn={cn} is not in the allowed list"
+                )))
+            }),
         }
     }
 }
@@ -59,37 +66,31 @@ impl RequestHeader {
 #[async_trait]
 impl Authenticator for RequestHeader {
     async fn authenticate(&self, from: Credentials<'_>) -> Result<Option<AuthenticatedUser>, AuthenticationError> {
-        self.resolve_user(from)
+        let Some(chain) = from.peer.filter(|c| !c.is_empty()) else {
+            return Ok(None);
+        };
+        let trusted = self.trusted.get(chain, &self.ca.current()).await;
+        trusted.ok_or_else(not_verified)??;
+        Ok(self.stated_user(from))
     }
 
     fn authenticate_sync(&self, from: Credentials<'_>) -> SyncOutcome {
-        // Never waits: the chain is verified in place and remembered, so the sync path has the complete
-        // result.
-        self.resolve_user(from).map_or(SyncOutcome::Rejected, SyncOutcome::from)
+        let Some(chain) = from.peer.filter(|c| !c.is_empty()) else {
+            return SyncOutcome::NoCredentials;
+        };
+        match self.trusted.get_sync(chain, &self.ca.current()) {
+            Some(Ok(())) => SyncOutcome::from(self.stated_user(from)),
+            Some(Err(_)) => SyncOutcome::Rejected,
+            None => SyncOutcome::Unknown,
+        }
     }
 }
 
 impl RequestHeader {
-    fn resolve_user(&self, from: Credentials<'_>) -> Result<Option<AuthenticatedUser>, AuthenticationError> {
-        let Some(chain) = from.peer.filter(|c| !c.is_empty()) else {
-            return Ok(None);
-        };
-        let ca = self.ca.current();
-        self.trusted.get_or_compute(chain, &ca, |now: SystemTime| {
-            verify_chain(chain, ca.roots(), now)
-                .map_err(|e| AuthenticationError(format!("front-proxy certificate is not trusted: {}", e.0)))?;
-            let cn = common_name(&chain[0]);
-            if self.allowed_names.is_empty() || self.allowed_names.contains(&cn) {
-                Ok(())
-            } else {
-                Err(AuthenticationError(format!(
-                    "x509: subject with cn={cn} is not in the allowed list"
-                )))
-            }
-        })?;
-        // Only now: before the certificate is verified, these headers are mere claims of the client.
+    /// The user of the headers. The caller must have verified the chain: before, they are mere claims of the client.
+    fn stated_user(&self, from: Credentials<'_>) -> Option<AuthenticatedUser> {
         let user = stated(&self.names, from.headers);
-        Ok(user.map(|user| AuthenticatedUser::new(Arc::new(user))))
+        user.map(|user| AuthenticatedUser::new(Arc::new(user)))
     }
 }
 
@@ -122,6 +123,7 @@ pub fn stated(names: &RequestHeaderNames, headers: &HeaderMap) -> Option<UserInf
 
 fn first_value<'a>(headers: &'a HeaderMap, names: &[HeaderName]) -> Option<&'a str> {
     let values = names.iter().filter_map(|n| headers.get(n));
+    // As upstream, a header with an empty value is passed over.
     values.filter_map(text).find(|v| !v.is_empty())
 }
 
@@ -176,6 +178,22 @@ mod tests {
         assert!(ask(&a, &proxy, &HeaderMap::new()).await.unwrap().is_none());
         let e = ask(&a, &ca.client("someone", &[]), &h).await.unwrap_err();
         assert_eq!(e.0, "x509: subject with cn=someone is not in the allowed list");
+    }
+
+    #[tokio::test]
+    async fn large_chains_of_proxies_are_not_verified_on_the_reactor() {
+        let ca = ca("front-proxy");
+        let a = RequestHeader::new(ca.pool(), vec![], RequestHeaderNames::standard());
+        let (proxy, h) = (ca.large_client("aggregator"), headers(&[("X-Remote-User", "jane")]));
+        let from = Credentials {
+            headers: &h,
+            peer: Some(&proxy),
+            path: "/",
+            warnings: None,
+        };
+        assert!(matches!(a.authenticate_sync(from), SyncOutcome::Unknown));
+        assert_eq!(ask(&a, &proxy, &h).await.unwrap().unwrap().name, "jane");
+        assert!(matches!(a.authenticate_sync(from), SyncOutcome::Authenticated(_)));
     }
 
     #[tokio::test]

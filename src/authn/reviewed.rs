@@ -11,6 +11,7 @@ use crate::request::UserInfo;
 /// The error that the reviewer reports.
 pub(super) fn user(status: &Value) -> Result<Option<UserInfo>, AuthenticationError> {
     if status.get("authenticated").as_bool() != Some(true) {
+        // As upstream, the error counts only if the token is not authenticated.
         return match status.str_at(&["error"]) {
             "" => Ok(None),
             error => Err(AuthenticationError::new(error)),

@@ -27,6 +27,7 @@ impl Authenticator for Union {
             match member.authenticate(from).await {
                 Ok(Some(found)) => return Ok(Some(with_group(found))),
                 Ok(None) => {}
+                // Goes on, since another authenticator may accept the request.
                 Err(e) => refusals.push(e.0),
             }
         }

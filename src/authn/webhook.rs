@@ -67,6 +67,7 @@ impl WebhookTokens {
     }
 
     async fn review(&self, presented: PresentedToken<'_>) -> Result<Value, AuthenticationError> {
+        // With the empty members that Go's encoder writes for upstream.
         let mut review = crate::json!({
             "apiVersion": (self.version.as_str()), "kind": "TokenReview",
             "metadata": {"creationTimestamp": null}, "spec": {"token": (presented.token)}, "status": {"user": {}},

@@ -10,13 +10,14 @@ use crate::request::{ClientCaSource, UserInfo};
 use crate::telemetry::access::ClientCertificateMetrics;
 use crate::x509::{Name, VersionOne, intermediates_to_try};
 use async_trait::async_trait;
-use memo::Memo;
+use memo::{Memo, Unverified};
 use rustls::pki_types::{CertificateDer, TrustAnchor, UnixTime};
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use webpki::{EndEntityCert, KeyUsage};
-use x509_parser::prelude::{FromDer, X509Certificate};
+use x509_parser::nom::Parser as _;
+use x509_parser::prelude::{FromDer, X509Certificate, X509CertificateParser};
 
 /// The extra key that holds the digest of the certificate.
 pub(crate) const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
@@ -52,6 +53,7 @@ pub(crate) fn verify_chain(
         &intermediates,
         UnixTime::since_unix_epoch(since_epoch),
         KeyUsage::client_auth(),
+        // No revocation lists, since Go's verifier has none either.
         None,
         None,
     )
@@ -71,6 +73,7 @@ fn verify_version_one(
     let validity = parsed.validity();
     let since_epoch = now.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs();
     let now = i64::try_from(since_epoch).unwrap_or(i64::MAX);
+    // webpki checks the dates of other versions; here nobody else does.
     if now < validity.not_before.timestamp() || now > validity.not_after.timestamp() {
         return Err(Untrusted("certificate has expired or is not yet valid".into()));
     }
@@ -120,7 +123,7 @@ impl X509 {
     pub fn new(ca: Arc<dyn ClientCaSource>) -> Self {
         Self {
             ca,
-            memo: Memo::new(),
+            memo: Memo::new(verified),
             metrics: None,
         }
     }
@@ -136,16 +139,24 @@ impl X509 {
 #[async_trait]
 impl Authenticator for X509 {
     async fn authenticate(&self, from: Credentials<'_>) -> Result<Option<AuthenticatedUser>, AuthenticationError> {
-        let Some(known) = self.cached_verification(from) else {
+        let Some(chain) = from.peer.filter(|c| !c.is_empty()) else {
             return Ok(None);
         };
+        let known = self
+            .memo
+            .get(chain, &self.ca.current())
+            .await
+            .ok_or_else(not_verified)?;
         self.observe(&known);
         Ok(known.user?.map(AuthenticatedUser::new))
     }
 
     fn authenticate_sync(&self, from: Credentials<'_>) -> SyncOutcome {
-        let Some(known) = self.cached_verification(from) else {
+        let Some(chain) = from.peer.filter(|c| !c.is_empty()) else {
             return SyncOutcome::NoCredentials;
+        };
+        let Some(known) = self.memo.get_sync(chain, &self.ca.current()) else {
+            return SyncOutcome::Unknown;
         };
         // Errors and nameless certificates take the slow path, which also records the metric; do not record
         // it twice.
@@ -157,24 +168,24 @@ impl Authenticator for X509 {
     }
 }
 
-impl X509 {
-    /// The result for the connection's chain; `None` without one.
-    fn cached_verification(&self, from: Credentials<'_>) -> Option<CachedResult> {
-        let chain = from.peer.filter(|c| !c.is_empty())?;
-        let ca = self.ca.current();
-        Some(self.memo.get_or_compute(chain, &ca, |now| {
-            CachedResult {
-                user: verify_chain(chain, ca.roots(), now)
-                    .map_err(|e| {
-                        AuthenticationError(format!("verifying certificate {} failed: {}", describe(&chain[0]), e.0))
-                    })
-                    // Only after verification: an unverified subject is input of the client.
-                    .and_then(|()| user_of(&chain[0])),
-                ends: not_after(&chain[0]),
-            }
-        }))
-    }
+/// The error for a chain that the ending process does not verify any more.
+pub(super) fn not_verified() -> AuthenticationError {
+    AuthenticationError::new("the certificate was not verified: the server is shutting down")
+}
 
+fn verified(of: &Unverified<'_>) -> CachedResult {
+    let user = verify_chain(of.chain, of.roots, of.now).map_err(|e| {
+        let described = describe(of.leaf.as_ref().ok());
+        AuthenticationError(format!("verifying certificate {described} failed: {}", e.0))
+    });
+    CachedResult {
+        // Only after verification: an unverified subject is input of the client.
+        user: user.and_then(|()| user_in(&of.chain[0], of.leaf.as_ref())),
+        ends: of.leaf.as_ref().ok().and_then(not_after),
+    }
+}
+
+impl X509 {
     fn observe(&self, known: &CachedResult) {
         if let (Some(metrics), Some(ends)) = (&self.metrics, known.ends) {
             metrics.seen(ends);
@@ -188,8 +199,15 @@ impl X509 {
 /// # Errors
 /// If the certificate or its subject cannot be parsed, or the uid is empty or not unique.
 pub fn user_of(certificate: &CertificateDer<'_>) -> Result<Option<Arc<UserInfo>>, AuthenticationError> {
-    let (_, parsed) = X509Certificate::from_der(certificate)
-        .map_err(|e| AuthenticationError(format!("the certificate cannot be read: {e}")))?;
+    user_in(certificate, parse(certificate).as_ref())
+}
+
+/// [`user_of`] a certificate that is parsed already.
+fn user_in(
+    certificate: &CertificateDer<'_>,
+    parsed: Result<&X509Certificate<'_>, &Untrusted>,
+) -> Result<Option<Arc<UserInfo>>, AuthenticationError> {
+    let parsed = parsed.map_err(|e| AuthenticationError(format!("the certificate cannot be read: {e}")))?;
     // With the strict parser: one that skips what it cannot decode would drop a group or take another
     // attribute for the name.
     let subject = Name::parse(parsed.subject().as_raw())
@@ -226,28 +244,34 @@ fn credential_id(certificate: &[u8]) -> String {
     format!("X509SHA256={}", hex(digest.as_ref()))
 }
 
+/// Parses a certificate, but not the contents of its extensions, which may have thousands of names.
+fn parse<'a>(certificate: &'a CertificateDer<'_>) -> Result<X509Certificate<'a>, Untrusted> {
+    let mut parser = X509CertificateParser::new().with_deep_parse_extensions(false);
+    let parsed = parser.parse(&**certificate).map_err(|e| Untrusted(e.to_string()))?;
+    Ok(parsed.1)
+}
+
 /// The common name of a certificate's subject; empty if it is absent or cannot be parsed.
 pub fn common_name(certificate: &CertificateDer<'_>) -> String {
-    let subject = X509Certificate::from_der(certificate)
-        .ok()
-        .map(|(_, c)| Name::parse(c.subject().as_raw()));
-    match subject {
-        Some(Ok(name)) => name.common_name().to_owned(),
-        _ => String::new(),
-    }
+    parse(certificate).map_or_else(|_| String::new(), |parsed| common_name_in(&parsed))
+}
+
+/// [`common_name`] of a certificate that is parsed already.
+pub(super) fn common_name_in(certificate: &X509Certificate<'_>) -> String {
+    let subject = Name::parse(certificate.subject().as_raw());
+    subject.map_or_else(|_| String::new(), |name| name.common_name().to_owned())
 }
 
 /// The end of a certificate's validity.
-fn not_after(certificate: &CertificateDer<'_>) -> Option<SystemTime> {
-    let (_, c) = X509Certificate::from_der(certificate).ok()?;
-    let seconds = u64::try_from(c.validity().not_after.timestamp()).ok()?;
+fn not_after(certificate: &X509Certificate<'_>) -> Option<SystemTime> {
+    let seconds = u64::try_from(certificate.validity().not_after.timestamp()).ok()?;
     Some(UNIX_EPOCH + Duration::from_secs(seconds))
 }
 
-fn describe(certificate: &CertificateDer<'_>) -> String {
-    match X509Certificate::from_der(certificate) {
-        Ok((_, c)) => format!("SN={}, subject={:?}", c.raw_serial_as_string(), c.subject().to_string()),
-        Err(_) => "(unreadable)".to_owned(),
+fn describe(certificate: Option<&X509Certificate<'_>>) -> String {
+    match certificate {
+        Some(c) => format!("SN={}, subject={:?}", c.raw_serial_as_string(), c.subject().to_string()),
+        None => "(unreadable)".to_owned(),
     }
 }
 

@@ -189,6 +189,7 @@ fn default_interface_address() -> Option<IpAddr> {
 }
 
 fn host_name() -> String {
+    // `/proc` first: it has the name in force, the file that of the next boot.
     let name =
         std::fs::read_to_string("/proc/sys/kernel/hostname").or_else(|_| std::fs::read_to_string("/etc/hostname"));
     name.map(|n| n.trim().to_ascii_lowercase())
@@ -276,6 +277,7 @@ impl Options {
             // Upstream's file names, so that a directory of kube-apiserver can be taken over.
             let (cert, key) = (dir.join("apiserver.crt"), dir.join("apiserver.key"));
             match (cert.exists(), key.exists()) {
+                // Both are generated at the start.
                 (false, false) => {}
                 (true, true) => check_pair("cert-dir", "cert-dir", &cert, &key)?,
                 _ => {
@@ -324,6 +326,7 @@ impl Options {
     fn check_authentication(&self) -> Result<(), UsageError> {
         let authentication = &self.authentication;
         if let Some(path) = &authentication.token_file {
+            // Only whether it can be read: the authenticator reports lines that are wrong.
             read("token-auth-file", path)?;
         }
         for path in &authentication.service_account.key_files {

@@ -24,6 +24,7 @@ pub(super) fn command() -> Command {
             Arg::new("defaults")
                 .long("defaults")
                 .action(ArgAction::SetTrue)
+                // Only YAML has comments.
                 .conflicts_with("output")
                 .help("Add the fields that are not set, as comments with their default and meaning"),
         );

@@ -187,6 +187,7 @@ impl KubeconfigCommand {
             _ => return Err(UsageError::new("missing subject: give a user name or --serviceaccount")),
         };
         let server = text(matches, "server");
+        // The credentials must not be sent in the clear.
         if server.as_deref().is_some_and(|s| !s.starts_with("https://")) {
             return Err(UsageError::new("--server must be an https:// URL"));
         }

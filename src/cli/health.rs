@@ -9,6 +9,7 @@ use futures_util::future::BoxFuture;
 use std::path::PathBuf;
 use std::time::Duration;
 
+// Less than the 5 s that the health check of the image allows, so that the reason is printed.
 const TIMEOUT: Duration = Duration::from_secs(4);
 
 /// What `torana health` asks, and whom.

@@ -107,6 +107,7 @@ impl StatusCommand {
     }
 
     async fn watch_status(&self, client: &Client) -> Result<String, QueryError> {
+        // In a file or pipe the control sequence would be text.
         let clear = self.is_table() && std::io::stdout().is_terminal();
         let mut has_succeeded = false;
         loop {
@@ -133,6 +134,7 @@ impl StatusCommand {
     /// Prints one result. On a terminal it replaces the previous one.
     fn print(&self, text: &str, clear: bool) -> std::io::Result<()> {
         let mut out = std::io::stdout().lock();
+        // Cursor home, then clear: the new table takes the place of the old one.
         out.write_all(if clear { b"\x1b[H\x1b[2J" } else { b"" })?;
         out.write_all(match self.output.as_str() {
             // Each refresh is a document of one YAML stream.
@@ -140,6 +142,7 @@ impl StatusCommand {
             _ => b"",
         })?;
         out.write_all(text.as_bytes())?;
+        // Keeps tables apart that follow one another in a file or pipe.
         out.write_all(if self.is_table() && !clear { b"\n" } else { b"" })?;
         out.flush()
     }

@@ -118,6 +118,7 @@ pub(super) fn command() -> clap::Command {
                 Arg::new(flag.name)
                     .long(flag.name)
                     .help(flag.help)
+                    // A list may be given in several parts; of any other flag, the last value counts.
                     .action(ArgAction::Append)
                     .value_name("string"),
             );
@@ -168,6 +169,7 @@ pub(super) fn read(matches: &ArgMatches) -> Result<StoreCommand, UsageError> {
             Some("true") => true,
             Some(_) => return Err(UsageError::new("--keep-revisions must be true or false")),
         }),
+        // clap accepts no other name.
         _ => StoreAction::Import,
     };
     let mut storage = StorageOptions::read(&values)?;

@@ -128,6 +128,7 @@ impl Values {
     /// The value as formatted for `/flagz`: the default if not given, and all items of a list.
     pub(crate) fn flagz_value(&self, name: &str) -> String {
         match flags::find(name).map(|f| f.value_type) {
+            // As Go's pflag prints a slice.
             Some(ValueType::List | ValueType::Array) => format!("[{}]", self.list(name).join(",")),
             _ => self.last(name).to_owned(),
         }
@@ -192,6 +193,7 @@ impl Values {
         let Some(given) = self.given.get(flag.name) else {
             return true;
         };
+        // The last occurrence wins, so only that one can differ.
         let Some(last) = given.last() else { return true };
         match flag.value_type {
             ValueType::List | ValueType::Array => given.iter().all(|value| value == flag.default),
@@ -242,6 +244,7 @@ fn parse_int(value: &str) -> Result<i64, Expected> {
 }
 
 fn parse_float(value: &str) -> Result<f64, Expected> {
+    // Rust also parses `inf` and `NaN`, for which no flag has a use.
     let number = value.parse::<f64>().ok().filter(|n| n.is_finite());
     number.ok_or(Expected("a number"))
 }

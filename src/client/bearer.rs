@@ -37,6 +37,7 @@ enum Unusable {
 
 fn header(token: &str) -> Result<HeaderValue, InvalidHeaderValue> {
     let mut value = HeaderValue::from_str(&format!("Bearer {token}"))?;
+    // HPACK then never indexes it, and `Debug` does not print it.
     value.set_sensitive(true);
     Ok(value)
 }
@@ -80,6 +81,7 @@ impl BearerToken {
                     tracing::error!(%error, file = %file.display(), "the token file cannot be used; the previous token stays");
                 }
             }
+            // Also after a failure, so that not every request tries a file that is missing.
             current.until = Instant::now() + PERIOD;
         }
         current.header.clone()

@@ -40,6 +40,7 @@ impl std::error::Error for FetchError {}
 impl Retryable for FetchError {
     fn retry(&self) -> Retry {
         match self.retry_after {
+            // First: Retry-After does not make a refusal worth repeating.
             _ if !self.transient => Retry::No,
             Some(seconds) => Retry::After(Duration::from_secs(seconds)),
             None => Retry::Backoff,
@@ -133,6 +134,7 @@ impl Fetcher {
 
     async fn request(&self, method: Method, url: &str, body: Bytes) -> Result<Bytes, FetchError> {
         let uri: Uri = url.parse().map_err(|e| permanent(format!("{url}: {e}")))?;
+        // The connector would refuse it, too, but its error would count as transient and be retried.
         if uri.scheme() != Some(&Scheme::HTTPS) {
             return Err(permanent(format!("{url}: not an https URL")));
         }
@@ -156,6 +158,7 @@ impl Fetcher {
         Err(FetchError {
             what: format!("{url}: {status}: {}", shown.trim()),
             transient: status.is_server_error() || (status == StatusCode::TOO_MANY_REQUESTS && retry_after.is_some()),
+            // A date instead of seconds is ignored, as by client-go.
             retry_after: retry_after.and_then(|v| v.to_str().ok()?.parse().ok()),
         })
     }

@@ -119,9 +119,12 @@ impl HttpClient {
         server_name: Option<ServerName<'static>>,
         limits: Limits,
     ) -> Self {
+        // A function pointer instead of a closure, so that `Tcp` can name the connector's type.
         let mut tcp = HttpConnector::new_with_resolver(service_fn(look_up as fn(Name) -> Lookup));
         // The connector would otherwise refuse the https URLs that TLS is added for.
         tcp.enforce_http(false);
+        // Nagle's algorithm would hold back the end of a request until the server acknowledges the part
+        // before.
         tcp.set_nodelay(true);
         tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
         // Credentials must not be sent in the clear, whatever the URL is.
@@ -133,6 +136,8 @@ impl HttpClient {
         let tcp: Tcp = MapResponse::new(tcp, paced as fn(_) -> _);
         let connector = https.enable_all_versions().wrap_connector(tcp);
         let pool = legacy::Client::builder(TokioExecutor::new())
+            // hyper has no timer of its own: the first drives the HTTP/2 pings, the second closes idle
+            // connections.
             .timer(TokioTimer::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_TIMEOUT)
@@ -178,6 +183,7 @@ impl HttpClient {
         body: Bytes,
     ) -> Result<Response<Bytes>, HttpError> {
         let timeout = self.limits.timeout;
+        // One limit for head and body together: a body that trickles must not take for ever.
         let exchange = async { self.receive(self.head(method, uri, content_type, body).await?).await };
         let response = tokio::time::timeout(timeout, exchange).await;
         response.map_err(|_| HttpError::Timeout(timeout))?

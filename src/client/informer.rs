@@ -131,6 +131,8 @@ impl<T: Send + Sync + 'static> Informer<T> {
     /// Whether everything that `storage` has acknowledged so far is applied. `storage`
     /// is the one this informer follows.
     pub(crate) fn is_current(&self, storage: &dyn Storage) -> bool {
+        // A storage without changes is at revision 0, which counts as reached even before the list: hence
+        // `synced`.
         self.0.synced.fired() && self.has_reached(storage.last_change())
     }
 
@@ -193,6 +195,7 @@ impl<T: Send + Sync + 'static> Informer<T> {
     fn apply(&self, key: &str, new: Option<Arc<T>>) {
         // A persistent map: the clone shares structure with the snapshots that readers hold.
         let mut items = Items::clone(&self.0.items.load());
+        // Loaded and stored without compare-and-swap: only the handle calls this, for one change at a time.
         let old = match &new {
             Some(n) => items.insert(key.into(), n.clone()),
             None => items.remove(key),
@@ -249,6 +252,7 @@ impl<T: Send + Sync + 'static> InformerHandle<T> {
         if bytes >= LARGE {
             return blocking(move || informer.apply(&entry.key, parsed(&entry))).await;
         }
+        // In place: parsing a small object is cheap, only its subscribers may not be.
         let new = parsed(&entry);
         let is_busy = self.is_busy.as_ref().is_some_and(|is_busy| is_busy());
         if is_busy || new.as_deref().is_some_and(self.is_expensive) {
@@ -320,6 +324,7 @@ impl<T: Send + Sync + 'static> InformerHandle<T> {
 
 /// Runs `work` on the blocking pool. A panic is resumed here.
 async fn blocking(work: impl FnOnce() + Send + 'static) {
+    // Any other error is a cancellation, because the runtime shuts down.
     if let Err(e) = tokio::task::spawn_blocking(work).await
         && let Ok(panic) = e.try_into_panic()
     {

@@ -154,11 +154,15 @@ impl ClientConfig {
                 for cert in CertificateDer::pem_slice_iter(pem) {
                     roots.add(cert.map_err(pem_error("certificate-authority"))?)?;
                 }
+                // Without roots, each handshake would fail with an error that does not point to the
+                // configuration.
                 if roots.is_empty() {
                     return Err(CredentialsError::NoAuthority);
                 }
             }
             None => {
+                // Unlike a configured bundle: one odd certificate of the system must not make all others
+                // useless.
                 roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
             }
         }
@@ -171,6 +175,7 @@ impl ClientConfig {
     /// # Errors
     /// A certificate or key cannot be used.
     pub(super) fn tls(&self) -> Result<rustls::ClientConfig, CredentialsError> {
+        // Named here, since a library must not depend on what the process installed as its default.
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let builder = rustls::ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()?
@@ -204,6 +209,7 @@ impl ClientConfig {
 
     fn read(path: &Path) -> Result<Self, Invalid> {
         let doc = yaml::decode(&std::fs::read(path)?)?;
+        // As client-go, relative paths are relative to the kubeconfig and not to the working directory.
         Self::from_document(&doc, path.parent().unwrap_or(Path::new(".")))
     }
 
@@ -215,6 +221,7 @@ impl ClientConfig {
         let context = named(doc, "contexts", current, "context")?;
         let cluster = named(doc, "clusters", context.str_at(&["cluster"]), "cluster")?;
         let user = match context.str_at(&["user"]) {
+            // As in client-go, a context may name no user: the client is then anonymous.
             "" => &Value::Null,
             name => named(doc, "users", name, "user")?,
         };
@@ -290,6 +297,7 @@ fn named<'a>(doc: &'a Value, list: &'static str, name: &str, member: &str) -> Re
 
 /// `<field>-data` (base64), or the content of the file that `<field>` names.
 fn data(entry: &Value, field: &'static str, base: &Path) -> Result<Option<Vec<u8>>, InvalidData> {
+    // As in client-go, inline data wins over a file.
     if let Some(inline) = entry.get(&format!("{field}-data")).as_str() {
         let decoded = base64::engine::general_purpose::STANDARD.decode(inline.trim());
         return decoded

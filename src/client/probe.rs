@@ -45,6 +45,8 @@ pub(crate) async fn https(address: SocketAddr, path: &str) -> Result<String, Pro
         why: why.to_string(),
     };
     let uri: Uri = url.parse().map_err(|e| failed(&e))?;
+    // New for each probe, as upstream disables keep-alive: a connection kept from an earlier probe would not
+    // show that the port is closed by now.
     let client = client().map_err(|e| failed(&e))?;
     let response = client.send(Method::GET, uri, "", Bytes::new()).await;
     let response = response.map_err(|e| failed(&go_text(address, &e)))?;

@@ -98,6 +98,7 @@ impl Client {
             max_response: MAX_RESPONSE,
         };
         let uri: Uri = config.server.parse().map_err(|e| ClientError::Config(format!("{e}")))?;
+        // `Uri` also accepts a path alone.
         if uri.host().is_none() {
             return Err(ClientError::Config("the server URL has no host".to_owned()));
         }
@@ -114,6 +115,7 @@ impl Client {
 
     fn lost(&self, path: &str, error: &HttpError) -> ClientError {
         ClientError::Transport(match error {
+            // A timeout concerns one request, any other failure the server as a whole.
             HttpError::Timeout(_) => format!("{}{path}: {error}", self.base),
             _ => format!("{}: {error}", self.base),
         })
@@ -178,6 +180,7 @@ impl Client {
     /// # Errors
     /// As [`request`](Self::request).
     pub async fn create_or_patch(&self, collection: &str, object: &Value) -> Result<Value, ClientError> {
+        // Not the other way round: whoever loses a race of two creations gets the conflict, and patches.
         match self.create(collection, object).await {
             Err(e) if e.code() == Some(409) => {
                 let name = object.str_at(&["metadata", "name"]);
@@ -197,6 +200,7 @@ impl Client {
         // Received within the limits of an ordinary request, unlike the events of a watch.
         if !response.status().is_success() {
             let refusal = self.http.receive(response).await.map_err(|e| self.lost(path, &e))?;
+            // Text or HTML of a load balancer: the status code has to suffice.
             let status = json::decode(refusal.body()).unwrap_or_default();
             return Err(ClientError::Api(refusal.status(), Box::new(status)));
         }

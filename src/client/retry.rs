@@ -50,6 +50,7 @@ where
             Retry::After(delay) => tokio::time::sleep(delay).await,
         }
     }
+    // Outside the loop: nothing is waited for after the last attempt.
     attempt().await
 }
 

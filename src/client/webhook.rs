@@ -157,6 +157,7 @@ impl Webhooks {
             ..ProbeRequest::default()
         };
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        // As client-go sends it.
         headers.insert(header::ACCEPT, HeaderValue::from_static("application/json, */*"));
         // Upstream's client sends the host of the URL or Service, whichever address it connects to.
         let transport = Transport::new(tls, self.outbound.clone(), self.tasks.clone())
@@ -188,6 +189,7 @@ impl Webhook {
     /// # Cancel safety
     /// Cancel safe for this side; the webhook may have received the review.
     pub(crate) async fn post(&self, call: Call) -> Result<Bytes, CallError> {
+        // Rounded up, so that a webhook with less than a second is not told `0s`.
         let seconds = call.timeout.as_secs_f64().ceil();
         let url = format!("{}?timeout={seconds}s", self.url);
         // Covers calls and waiting callers together. Beyond it, failing now is better than a timeout later.
@@ -226,6 +228,7 @@ impl Webhook {
         let late = || CallError::Timeout(url.to_owned());
         let mut attempt = 1;
         loop {
+            // Calls over the network have their limit inside, where a timeout is recorded for the address.
             let received = match own_server::is_addressed(&self.target) {
                 true => tokio::time::timeout_at(deadline, self.attempt_here(url, call)).await,
                 false => self.attempt_there(url, call, deadline).await,
@@ -236,6 +239,7 @@ impl Webhook {
                 return Ok(received.body);
             }
             match received.retry_after.filter(|_| attempt < MAX_ATTEMPTS) {
+                // As client-go's `checkWait`: with any other code the header is ignored.
                 Some(pause) if status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() => {
                     tracing::debug!(%url, %status, attempt, ?pause, "the webhook asks to be called later");
                     let paused = tokio::time::timeout_at(deadline, tokio::time::sleep(pause)).await;
@@ -273,6 +277,7 @@ impl Webhook {
             Ok(addresses) => addresses,
             Err(why) => return Ok(Err(failed(url, why))),
         };
+        // Chosen here instead of in the transport, so that a timeout can be recorded for it.
         let first = self.transport.choose(&addresses);
         let attempt = self.exchange(url, call, (&*addresses, &**first));
         let received = tokio::time::timeout_at(deadline, attempt).await;

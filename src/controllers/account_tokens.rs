@@ -111,6 +111,7 @@ pub(crate) fn start(term: &Term) {
     let (changed, indexed) = (queue.clone(), by_account.clone());
     let accounts = term.inform(
         ("", "serviceaccounts"),
+        // Only the UID is kept: no other change of a ServiceAccount matters to its Secrets.
         |entry: &Entry| Str::from(entry.decode_parts(&UID).uid()),
         |accounts| {
             accounts.subscribe(move |change: &Change<'_, Str>| {

@@ -133,6 +133,7 @@ fn aggregated<'a>(
     for selector in role.aggregates.iter().flatten() {
         let selected = all
             .clone()
+            // A selector may match the role itself, whose rules could then never be removed.
             .filter(|(other, r)| ***other != *name && selector.matches_map(&r.labels));
         for rule in selected.flat_map(|(_, r)| &r.rules) {
             // Members are sorted, so equal rules have equal encodings.

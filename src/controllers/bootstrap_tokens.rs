@@ -46,6 +46,7 @@ pub(crate) fn start_signer(term: &Term) {
     });
     let changed = queue.clone();
     let followed = term.inform_keys(("", "configmaps"), move |change| {
+        // A deleted ConfigMap has nothing to sign.
         if change.key == INFO && change.new.is_some() {
             changed.add(INFO.into());
         }

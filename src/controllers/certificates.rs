@@ -176,6 +176,7 @@ async fn approve(api: Loopback, request: Request) -> Result<(), Failure> {
         "Auto approving kubelet client certificate after SubjectAccessReview.",
     );
     let mut tried = Vec::new();
+    // The narrower permission first, as upstream: a node may renew its own certificate without the other one.
     for (subresource, message) in own.into_iter().chain([any]) {
         tried.push(subresource);
         if !may(&api, &request, subresource).await? {

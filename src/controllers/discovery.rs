@@ -49,6 +49,7 @@ impl Discovered {
             .iter()
             .map(|gv| format!("{gv}: stale GroupVersion discovery: {gv}"))
             .collect();
+        // As client-go; also, a message that varied would be written to the conditions again and again.
         all.sort();
         Some(format!(
             "unable to retrieve the complete list of server APIs: {}",

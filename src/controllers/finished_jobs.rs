@@ -39,6 +39,7 @@ impl Job {
         // Mutable: users may set or extend it after the job has finished.
         let seconds = job.at(&["spec", "ttlSecondsAfterFinished"]).as_i64();
         let expires = match (at, seconds, job.is_being_deleted()) {
+            // A Job that would live beyond the last time that can be represented never expires.
             (Some(at), Some(seconds), false) => at.checked_add(::time::Duration::seconds(seconds)),
             _ => None,
         };

@@ -161,6 +161,7 @@ impl Collector {
                 return None;
             }
             let owners: Value = match kept.is_empty() {
+                // In a merge patch, null removes the member.
                 true => Value::Null,
                 false => kept.iter().map(OwnerReference::to_value).collect::<Vec<_>>().into(),
             };

@@ -24,6 +24,7 @@ use std::fmt;
 use std::time::Duration;
 
 const QUEUE: &str = "namespace";
+// Upstream's default of `--concurrent-namespace-syncs`.
 const WORKERS: usize = 10;
 /// The finalizer in `spec.finalizers` that this loop removes.
 const FINALIZER: &str = "kubernetes";

@@ -87,6 +87,7 @@ pub(crate) fn start(term: &Term) {
                 "metadata": {"name": (name.as_str())},
                 "status": {"observedGeneration": (policy.generation), "typeChecking": (checked)}});
             let path = Path::of(GROUP, "v1", "", RESOURCE).name(&name).subresource("status");
+            // Forced, as upstream: both fields are this loop's, whoever wrote them before.
             let path = format!("{path}?fieldManager={QUEUE}&force=true");
             found(api.patch(path, APPLY, patch).await).map(drop)
         }
@@ -143,6 +144,7 @@ fn warnings(policy: &Value, objects: &[(Gvk, Shape)], params: Option<&Shape>) ->
     for (i, validation) in spec.get("validations").items().iter().enumerate() {
         for field in ["expression", "messageExpression"] {
             let expression = validation.str_at(&[field]);
+            // Optional, unlike `expression`, the lack of which is an issue.
             if expression.is_empty() && field == "messageExpression" {
                 continue;
             }

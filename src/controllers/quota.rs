@@ -73,6 +73,8 @@ impl PodUsage {
         let pod = entry.decode_parts(&PARTS);
         let statuses = ["containerStatuses", "initContainerStatuses"].map(|list| pod.at(&["status", list]));
         let resources = statuses.iter().flat_map(|list| list.items()).map(|of| {
+            // A collision, even one that is made on purpose, only delays the recount until the next periodic
+            // one.
             let mut hasher = DefaultHasher::new();
             of.get("resources").hash(&mut hasher);
             (of.str_at(&["name"]).into(), hasher.finish())
@@ -138,6 +140,7 @@ pub(crate) fn start(term: &Term) {
         term.objects().clone(),
         queue.clone(),
     );
+    // Upstream's default of `--concurrent-resource-quota-syncs`.
     term.process(QUEUE, &queue, 5, move |key: Str| {
         let (api, objects, later, quotas) = (api.clone(), objects.clone(), later.clone(), quotas.clone());
         async move {

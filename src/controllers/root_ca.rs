@@ -93,6 +93,7 @@ fn published(namespace: &str, data: Value) -> Value {
 
 /// The ConfigMap with the content that it should have; `None` if it has.
 fn corrected(mut live: Value, wanted: &Value) -> Option<Value> {
+    // As upstream, any description will do: users may have written their own.
     if live.get("data") == wanted && live.annotation(DESCRIPTION).is_some_and(|text| !text.is_empty()) {
         return None;
     }

@@ -15,6 +15,7 @@ use ::time::OffsetDateTime;
 pub(crate) enum Secret {
     /// Of a type that no loop looks at.
     Other,
+    // Boxed, because most Secrets are `Other`, and a record of each is kept.
     Bootstrap(Box<BootstrapToken>),
     Account(Box<AccountToken>),
 }

@@ -214,6 +214,7 @@ async fn condition(
     let patch = json!({"apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR", "metadata": {"name": name},
         "status": {"conditions": [(condition)]}});
     let path = path(name).subresource("status");
+    // Forced, as upstream: the condition is this loop's, whoever wrote it before.
     let path = format!("{path}?fieldManager=service-cidr-controller&force=true");
     found(api.patch(path, APPLY, &patch).await).map(drop)
 }

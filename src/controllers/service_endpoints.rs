@@ -42,6 +42,7 @@ pub(crate) use mirror::start as start_mirroring;
 const QUEUE: &str = "endpoint_slice";
 const GROUP: &str = "discovery.k8s.io";
 const MANAGER: &str = "endpointslice-controller.k8s.io";
+// Upstream's default for each of the three loops.
 const WORKERS: usize = 5;
 /// Slices of a Service that are read before other tasks get their turn.
 const BATCH: usize = 64;
@@ -113,6 +114,7 @@ impl OwnSlices {
         if let Some(of) = old.and_then(|s| keys.get_mut(s)) {
             of.remove(key);
         }
+        // Empty sets are removed, since Services come and go.
         if let Some(service) = old.filter(|s| keys.get(*s).is_some_and(OrdSet::is_empty)) {
             keys.remove(service);
         }
@@ -236,6 +238,7 @@ pub(crate) fn start_slices(term: &Term) {
     let Some(workloads) = Workloads::follow(term, move |service| changed.add(service.into())) else {
         return;
     };
+    // The gauges still have what an earlier term counted.
     term.slice_metrics.reset();
     let api = term.client("endpointslice-controller");
     let slices = Arc::new(Slices {
@@ -250,6 +253,7 @@ pub(crate) fn start_slices(term: &Term) {
     term.process(QUEUE, &queue, WORKERS, move |service: Str| {
         let slices = slices.clone();
         async move {
+            // Cloned first, because `sync` consumes the workers' reference.
             let metrics = slices.metrics.clone();
             let done = slices.sync(service).await;
             metrics.synced(done.is_err());

@@ -78,6 +78,7 @@ where
     F: Future<Output = T> + Send + 'static,
 {
     let woken = Arc::new(Woken::default());
+    // On the heap, so that the future can move between threads from one poll to the next.
     let mut work = Box::pin(work);
     loop {
         let waker = Waker::from(woken.clone());
@@ -90,6 +91,7 @@ where
             Some((Poll::Pending, rest)) => work = rest,
             None => return Err(Failure::unreadable("the gateway is shutting down")),
         }
+        // A wake before this point is not lost: `Notify` keeps one permit.
         woken.0.notified().await;
     }
 }

@@ -65,6 +65,7 @@ struct Listed {
 
 pub(crate) fn start(term: &Term) {
     let storage = |resource| term.storage("", resource);
+    // Without a subscriber: a pass reads the snapshot.
     let secrets = term.inform(("", "secrets"), Secret::from_entry, |_| {});
     let (Some(secrets), Some(stored), Some(accounts), Some(pods)) =
         (secrets, storage("secrets"), storage("serviceaccounts"), storage("pods"))
@@ -117,9 +118,9 @@ impl Cleaner {
             return Err(Failure::unreadable(format!("{TRACKED} has no date: {since:?}")));
         };
         let now = OffsetDateTime::now_utc();
-        // Uses of the first day may not all have been recorded.
         let limit = now - self.period;
-        // A token without a recorded use may have been used before uses were recorded.
+        // A token without a recorded use may have been used before uses were recorded, which is complete only
+        // from the second day on.
         if limit < tracked + ::time::Duration::DAY {
             return Ok(());
         }
@@ -129,6 +130,7 @@ impl Cleaner {
                 tokio::task::yield_now().await;
             }
             let Some(token) = secret.account() else { continue };
+            // Logged and passed over: one Secret must not keep the others from being cleaned up.
             if let Err(error) = self.look_at(key, token, now, limit, &mut seen).await {
                 tracing::warn!(%error, secret = %key, "an unused service account token was not cleaned up");
             }
@@ -203,6 +205,7 @@ impl Cleaner {
     ) -> Result<&'a HashSet<Str>, Failure> {
         if !known.contains_key(namespace) {
             let mut names = HashSet::new();
+            // The latest state: a Pod that was created just now may mount the Secret.
             let (pods, options) = (self.pods.clone(), ListOptions::latest(namespace));
             let pods = sized::list(self.pods.count(), async move { pods.list(options).await }).await??;
             for (bytes, batch) in sized::batches(&pods.entries) {

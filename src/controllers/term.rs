@@ -155,6 +155,7 @@ impl Term {
         name: &'static str,
         make: impl FnOnce() -> Option<T>,
     ) -> Option<Arc<T>> {
+        // By type, too: loops may follow one resource and keep different parts of its objects.
         let key = (TypeId::of::<T>(), name);
         // The lock is not held over `make`, which may call `shared` itself. Loops start one after the other, so no
         // two callers make the same value.

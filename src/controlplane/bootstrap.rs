@@ -109,6 +109,7 @@ pub(crate) fn spawn_reconcilers(
                     Err(_) => rotates = false,
                 },
                 () = tokio::time::sleep(INTERVAL) => {
+                    // Cloned: the guard of a watch channel must not be held across an await.
                     let now = trust.borrow().clone();
                     report("keeping system objects", ensure(&plane, &advertise, &now).await);
                 }

@@ -63,7 +63,7 @@ impl GroupVersionBuilder {
             compressed: false,
             returns_deleted: false,
             unconditional_update: true,
-            meta_checks: metadata::checks(self.group, kind),
+            meta_checks: metadata::checks(kind),
             create_on_update: false,
             storage_version_hash: storage_version_hash(self.group, self.version, kind),
             subresources: Vec::new(),

@@ -9,7 +9,9 @@ mod type_meta;
 
 pub(crate) use known::INTERNAL_VERSION;
 pub(crate) use other_version::{other_version, unknown_to_internal};
-pub(crate) use type_meta::{cannot_be_handled, foreign, no_kind, not_registered, read_type_meta};
+pub(crate) use type_meta::{
+    cannot_be_handled, foreign, foreign_to_scales, is_versionless, no_kind, no_version, not_registered, read_type_meta,
+};
 
 use super::negotiate::Codecs;
 use crate::api;
@@ -289,6 +291,13 @@ fn mismatch(
     body_type: BodyType,
     types: TypeCheck,
 ) -> Status {
+    if types == TypeCheck::Filled && given.version.is_empty() {
+        // As for the kind, upstream quotes JSON.
+        let yaml = (body_type == BodyType::Yaml).then(|| parse(bytes, body_type).ok());
+        let shown = yaml.flatten().map(|document| json::to_vec(&document.value));
+        let why = no_version(shown.as_deref().unwrap_or(bytes));
+        return cannot_be_handled(given, expected, &why);
+    }
     // Upstream decodes objects of custom kinds in any version.
     let why = match types == TypeCheck::Required || (given.kind == expected.kind && !known::is_known(expected)) {
         true => None,
@@ -383,6 +392,8 @@ mod tests {
         assert!(eviction.ends_with("converting (v1.Eviction) to (core.Event): unknown conversion"));
         let never = message(["apps", "v1beta3", "Deployment"], deployment);
         assert!(never.contains("no kind \"Deployment\" is registered for version \"apps/v1beta3\""));
+        let none = message(["example.com", "", "Deployment"], deployment);
+        assert!(none.ends_with("handled as a Deployment: Object 'apiVersion' is missing in '{}'"));
         let service = ["apiregistration.k8s.io", "v1", "APIService"];
         assert!(message(["x", "v1", "APIService"], service).ends_with("pkg/apiserver/scheme/scheme.go:28\""));
     }

@@ -7,17 +7,25 @@ mod paths;
 mod rule;
 
 pub(crate) use flow::flow_hash;
-pub(crate) use rule::Rules;
 
 use super::level::Level;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::value::Value;
 use crate::request::{RequestInfo, UserInfo};
 use http::HeaderValue;
+use rule::Rules;
 use std::sync::Arc;
 
 /// Name of the schema and of the level of requests that match no other.
 pub(crate) const CATCH_ALL: &str = "catch-all";
+
+/// A FlowSchema object with an index of its rules, made once per change of the object.
+pub(crate) struct IndexedSchema {
+    /// The object without `spec.rules`, whose tree takes several times the memory of the index.
+    pub object: Value,
+    /// Shared, so that a change of another object neither indexes nor copies them.
+    pub(super) rules: Arc<Rules>,
+}
 
 /// A FlowSchema whose level exists, parsed once per change of the objects instead of once per request.
 pub(crate) struct FlowSchema {
@@ -30,7 +38,7 @@ pub(crate) struct FlowSchema {
     /// Its number in the level's statistics.
     pub account: u32,
     precedence: i64,
-    rules: Rules,
+    pub(super) rules: Arc<Rules>,
     method: Option<Distinguisher>,
 }
 
@@ -52,9 +60,19 @@ pub(crate) enum Distinguisher {
     ByNamespace,
 }
 
+impl IndexedSchema {
+    /// Indexes the rules of an object, which may have megabytes.
+    pub(crate) fn of(mut object: Value) -> Self {
+        let rules = Arc::new(Rules::of(&object));
+        object.unset(&["spec", "rules"]);
+        Self { object, rules }
+    }
+}
+
 impl FlowSchema {
-    /// Parses an object whose rules are parsed already, and assigns it a number in its level.
-    pub(crate) fn parse(object: &Value, rules: Rules, level: Arc<Level>, level_uid: HeaderValue) -> Self {
+    /// Parses what is not indexed, and assigns the schema a number in its level.
+    pub(crate) fn parse(schema: &IndexedSchema, level: Arc<Level>, level_uid: HeaderValue) -> Self {
+        let object = &schema.object;
         let name = object.name();
         let method = match object.str_at(&["spec", "distinguisherMethod", "type"]) {
             "ByUser" => Some(Distinguisher::ByUser),
@@ -71,7 +89,7 @@ impl FlowSchema {
             level,
             // Upstream's default, for objects that were stored without defaulting.
             precedence: object.at(&["spec", "matchingPrecedence"]).as_i64().unwrap_or(1000),
-            rules,
+            rules: schema.rules.clone(),
             method,
         }
     }

@@ -8,7 +8,7 @@
 mod configuration;
 mod spec;
 
-use super::classify::{FlowSchema, Uids, classify, flow_hash};
+use super::classify::{FlowSchema, IndexedSchema, Uids, classify, flow_hash};
 use super::clock::Clock;
 use super::level::{Level, Permit, Shared, TooMany};
 use super::metrics::{Gauges, LevelReading, Series};
@@ -37,7 +37,8 @@ pub struct Mandatory {
 /// Priority and fairness: the classified schemas, the levels with their seats, and their metrics.
 pub struct FlowController {
     server_limit: u32,
-    mandatory: Mandatory,
+    mandatory_schemas: Vec<Arc<IndexedSchema>>,
+    mandatory_levels: Vec<Value>,
     objects: Box<dyn ObjectCounts>,
     shared: Arc<Shared>,
     gauges: Gauges,
@@ -67,9 +68,11 @@ impl FlowController {
         objects: impl ObjectCounts + 'static,
         telemetry: &Telemetry,
     ) -> Arc<Self> {
+        let index = |object| Arc::new(IndexedSchema::of(object));
         let controller = Arc::new(Self {
             server_limit,
-            mandatory,
+            mandatory_schemas: mandatory.schemas.into_iter().map(index).collect(),
+            mandatory_levels: mandatory.levels,
             objects: Box::new(objects),
             shared: Shared::new(server_limit, telemetry),
             gauges: Gauges::register(telemetry),

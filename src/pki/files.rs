@@ -83,6 +83,7 @@ impl Staged {
 
     /// Writes and syncs the files under temporary names, then renames them. Blocking.
     pub(super) fn commit(self) -> Result<(), PkiError> {
+        // All are written before any is synced, so that the syncs can overlap.
         let written: Vec<Temporary<'_>> = self.0.iter().map(Target::write).collect::<Result<_, _>>()?;
         // In parallel: the file system commits pending syncs together.
         let synced: Vec<std::io::Result<()>> = std::thread::scope(|scope| {

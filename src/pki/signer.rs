@@ -72,6 +72,7 @@ impl Signer {
         Ok(Self {
             path: path.to_owned(),
             algorithm,
+            // As encoded in the CA: verifiers compare the bytes of issuer and subject.
             subject: ca.subject().as_raw().to_vec(),
             // Absent in CAs of old tools; then the authority key identifier is left out.
             key_id: key_id.unwrap_or_default(),

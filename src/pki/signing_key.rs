@@ -26,6 +26,7 @@ pub(super) fn ensure(dir: &Path, rsa: bool, made: &mut GeneratedFiles) -> Result
             new
         }
     };
+    // Also for a key that an operator put there without its public half.
     if files::read(&public_path)?.is_none() {
         made.files.add(&public_path, key_pair.public_key_pem(), PUBLIC);
     }

@@ -4,10 +4,14 @@
 use aws_lc_rs::digest::{SHA256, digest};
 use bytes::Bytes;
 use rustls::RootCertStore;
-use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, TrustAnchor};
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
+
+/// Authorities of one name against which a certificate is verified: a few, for one whose key is being replaced.
+const MAX_NAMESAKES: usize = 4;
 
 /// CA certificates in PEM. A bundle may take a megabyte, so it is parsed once, when it is first used, and
 /// compared by its digest. Clones share both.
@@ -36,7 +40,7 @@ pub(crate) enum UnusableBundle {
 
 /// The certificates of a bundle.
 pub(crate) struct ParsedBundle {
-    /// As trust anchors.
+    /// As trust anchors, without further ones of a name.
     pub roots: Arc<RootCertStore>,
     /// As they were read.
     pub certificates: Arc<[CertificateDer<'static>]>,
@@ -129,7 +133,50 @@ fn parse(pem: &[u8]) -> Result<ParsedBundle, UnusableBundle> {
         });
     }
     Ok(ParsedBundle {
-        roots: Arc::new(roots),
+        roots: Arc::new(few_of_each_name(&roots)),
         certificates: certificates.into(),
     })
+}
+
+/// The first authorities of each name. In a handshake the certificate's signature is checked with the key of each
+/// authority of its issuer's name: with a hundred large keys that takes a reactor tens of milliseconds.
+fn few_of_each_name(all: &RootCertStore) -> RootCertStore {
+    let mut by_name: HashMap<&[u8], Vec<&TrustAnchor<'static>>> = HashMap::new();
+    let mut kept = RootCertStore::empty();
+    for root in &all.roots {
+        let namesakes = by_name.entry(root.subject.as_ref()).or_default();
+        if namesakes.len() < MAX_NAMESAKES && !namesakes.contains(&root) {
+            namesakes.push(root);
+            kept.roots.push(root.clone());
+        }
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, KeyPair};
+
+    fn authority(name: &str) -> String {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().expect("a key is made");
+        let made = params.self_signed(&key).expect("a certificate is made");
+        made.pem()
+    }
+
+    #[test]
+    fn few_authorities_of_one_name_are_kept_and_all_are_checked() {
+        let again = authority("ca");
+        let namesakes: String = (0..MAX_NAMESAKES).map(|_| authority("ca")).collect();
+        let bundle = format!("{again}{again}{namesakes}{}", authority("other"));
+        let parsed = parse(bundle.as_bytes()).unwrap();
+        assert_eq!(parsed.roots.len(), MAX_NAMESAKES + 1);
+        assert_eq!(parsed.certificates.len(), MAX_NAMESAKES + 3);
+        let malformed = format!("{bundle}-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
+        let refused = parse(malformed.as_bytes()).err();
+        assert!(matches!(refused, Some(UnusableBundle::Certificate(_))), "{refused:?}");
+    }
 }

@@ -170,7 +170,7 @@ async fn checked(
         }
         _ => object,
     };
-    let mut found = match cx.empties.restored(object) {
+    let mut found = match meta::with_empties(store, cx, &options.subresource, object) {
         Some(whole) => meta::validate_create(store, &whole),
         None => ErrorList::new(),
     };
@@ -195,9 +195,10 @@ async fn checked(
     let key = resource.key(object.namespace(), object.name());
     let existing = if cx.dry_run {
         // Dry run reads the latest state, or it would promise a name that is taken.
-        match dry_run::create(&store.storage, &key, object).await? {
-            Ok(written) => return Ok(Ok(written)),
-            Err(existing) => Some(existing),
+        match dry_run::create(&store.storage, &key, object).await {
+            Ok(Ok(written)) => return Ok(Ok(written)),
+            Ok(Err(existing)) => Some(existing),
+            Err(e) => return Err(errors::write(&e, &resource.group_resource(), object.name())),
         }
     } else {
         // Only here: upstream's dry-run storage accepts a resourceVersion.
@@ -257,9 +258,55 @@ mod tests {
     use crate::admission::AdmitAll;
     use crate::controlplane::resource_builder::GroupVersionBuilder;
     use crate::json;
+    use crate::registry::strategy::{Rules, Strategy};
     use crate::storage::ResourceConfig;
     use crate::storage::embedded::{Engine, Options};
     use std::sync::Arc;
+
+    /// A kind whose objects have the labels of their data unless they have others.
+    struct Labelled;
+
+    impl Strategy for Labelled {
+        fn rules(&self) -> Rules {
+            Rules {
+                labels_from: Some(&["data"]),
+                ..Rules::DEFAULT
+            }
+        }
+
+        fn default(&self, object: &mut Value) {
+            if object.at(&LABELS).is_null() {
+                let data = object.get("data").clone();
+                object.set(&LABELS, data);
+            }
+        }
+
+        fn prepare_create(&self, object: &mut Value) {
+            object.set(&["data", "generated"], "g");
+        }
+    }
+
+    #[tokio::test]
+    async fn labels_taken_by_default_also_get_what_preparation_adds() {
+        let storage = Arc::new(crate::controlplane::reviews::NoStorage);
+        let (group, version) = ("", "v1");
+        let row = GroupVersionBuilder { group, version }.kind("configmaps", "ConfigMap");
+        let row = row.strategy(Labelled).namespaced().build();
+        let store = Store::new(Arc::new(row), storage, Arc::new(AdmitAll));
+        let cx = Context {
+            dry_run: true,
+            ..Context::system("ns")
+        };
+        for (labels, expected) in [
+            (Value::Null, json!({"a": "b", "generated": "g"})),
+            // The client's own, even if they are equal.
+            (json!({"a": "b"}), json!({"a": "b"})),
+        ] {
+            let object = json!({"metadata": {"name": "a", "labels": (labels)}, "data": {"a": "b"}});
+            let created = store.create_value(&cx, object).await.unwrap();
+            assert_eq!(created.at(&LABELS), &expected);
+        }
+    }
 
     #[test]
     fn names_of_addresses_get_no_suffix() {

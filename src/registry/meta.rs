@@ -152,6 +152,20 @@ fn validate_own_meta(store: &Store, object: &Value, path: &FieldPath) -> ErrorLi
     out
 }
 
+/// The object with the empty lists and maps of the body, except in the parts that the kind does not take from it. `None`
+/// if the body had none.
+pub(super) fn with_empties(store: &Store, cx: &Context, subresource: &str, object: &Value) -> Option<Value> {
+    let mut whole = cx.empties.restored(object)?;
+    for path in store.strategy.reset_fields(subresource) {
+        let path: Vec<&str> = path.split('.').collect();
+        match object.at(&path) {
+            Value::Null => drop(whole.unset(&path)),
+            kept => whole.set(&path, kept.clone()),
+        }
+    }
+    Some(whole)
+}
+
 /// Validates a new object with the kind's rules; the generic rules apply only if those find no error.
 pub(super) fn validate_create(store: &Store, object: &Value) -> ErrorList {
     let meta = object.get("metadata");
@@ -232,6 +246,10 @@ pub(super) fn validate_update(store: &Store, subresource: &str, new: &Value, old
         UpdateOrder::OldMetadata => {
             as_new.extend(rest);
             (against_old, as_new)
+        }
+        UpdateOrder::Metadata => {
+            against_old.extend(rest);
+            (as_new, against_old)
         }
     };
     errors.extend(first);
@@ -315,6 +333,33 @@ mod tests {
         assert!(warnings.take()[0].ends_with("duplicate UID(s) observed: u"));
     }
 
+    /// A strategy whose objects have a status that is not the client's.
+    struct WithStatus;
+
+    impl Strategy for WithStatus {
+        fn reset_fields(&self, _: &str) -> &'static [&'static str] {
+            &["status"]
+        }
+    }
+
+    #[test]
+    fn the_empty_lists_of_a_status_that_is_not_taken_from_the_body_do_not_count() {
+        let (group, version) = ("apiextensions.k8s.io", "v1");
+        let builder = crate::controlplane::resource_builder::GroupVersionBuilder { group, version };
+        let row = builder.kind("customresourcedefinitions", "CustomResourceDefinition");
+        let storage = Arc::new(crate::controlplane::reviews::NoStorage);
+        let resource = Arc::new(row.strategy(WithStatus).build());
+        let store = Store::new(resource, storage, Arc::new(crate::admission::AdmitAll));
+        let cx = Context::system("");
+        let mut object = crate::json!({"metadata": {"name": "a", "labels": {}}, "status": {"storedVersions": []}});
+        let (_, empties) = store.resource.schema.normalize_with_empties(&mut object).unwrap();
+        cx.empties.set(empties);
+        object.set(&["status"], crate::json!({"storedVersions": null}));
+        let whole = with_empties(&store, &cx, "", &object).unwrap();
+        assert_eq!(whole.at(&["metadata", "labels"]), &Value::object());
+        assert_eq!(whole.get("status"), object.get("status"));
+    }
+
     /// A strategy that finds an error in every object.
     struct Refusing;
 
@@ -344,6 +389,22 @@ mod tests {
             let fields: Vec<&str> = errors.iter().map(|e| e.field.as_str()).collect();
             assert_eq!(fields, expected);
         }
+    }
+
+    #[test]
+    fn a_device_class_has_the_errors_of_its_metadata_together() {
+        let (group, version) = ("resource.k8s.io", "v1");
+        let builder = crate::controlplane::resource_builder::GroupVersionBuilder { group, version };
+        let row = builder.kind("deviceclasses", "DeviceClass").strategy(Refusing);
+        let storage = Arc::new(crate::controlplane::reviews::NoStorage);
+        let store = Store::new(Arc::new(row.build()), storage, Arc::new(crate::admission::AdmitAll));
+        let old = crate::json!({"metadata": {"name": "a", "resourceVersion": "1"}});
+        let mut bad = old.clone();
+        bad.set(&["metadata", "labels", "k"], "-");
+        let errors = validate_update(&store, "", &bad, &old);
+        let fields: Vec<&str> = errors.iter().map(|e| e.field.as_str()).collect();
+        let labels = "metadata.labels";
+        assert_eq!(fields, [labels, labels, labels, labels, "spec"]);
     }
 
     struct Named(Rules);

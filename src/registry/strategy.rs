@@ -156,7 +156,12 @@ pub trait Strategy: Send + Sync + 'static {
         } else {
             new.set(&["status"], status)
         }
-        new.set(&["metadata", "managedFields"], managed);
+        if managed.is_null() {
+            // Objects that do not have the types of their schema lose them.
+            new.unset(&["metadata", "managedFields"]);
+        } else {
+            new.set(&["metadata", "managedFields"], managed);
+        }
         new.set(&["metadata", "resourceVersion"], version);
     }
 
@@ -218,3 +223,18 @@ pub(crate) fn reset_spec_or_status(subresource: &str) -> &'static [&'static str]
 pub(crate) struct Plain;
 
 impl Strategy for Plain {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+
+    #[test]
+    fn a_status_without_managed_fields_leaves_none() {
+        let old = json!({"metadata": {"name": "a", "resourceVersion": "1", "managedFields": [{}]}, "spec": 1});
+        let mut new = json!({"metadata": {"name": "a", "resourceVersion": "1"}, "spec": 2, "status": 3});
+        Plain.prepare_status_update(&mut new, &old);
+        let want = json!({"metadata": {"name": "a", "resourceVersion": "1"}, "spec": 1, "status": 3});
+        assert_eq!(new, want);
+    }
+}

@@ -145,6 +145,8 @@ impl<'s> Compiler<'s> {
             true => Formats::Strings,
             false => Formats::of(node.ty),
         };
+        let named = s.str_at(&["format"]);
+        let format = FormatCheck::parse(types, named);
         Ok(Some(Checks {
             foreign_type: foreign_type.map(Box::from),
             enumeration: Enumeration::of(s),
@@ -156,7 +158,8 @@ impl<'s> Compiler<'s> {
             pattern: Some(s.str_at(&["pattern"]))
                 .filter(|p| !p.is_empty())
                 .and_then(|p| self.pattern(p)),
-            format: FormatCheck::parse(types, s.str_at(&["format"])),
+            foreign_format: (format.is_none() && !named.is_empty()).then(|| named.into()),
+            format,
             min_items: count(s, "minItems"),
             max_items: count(s, "maxItems"),
             min_properties: count(s, "minProperties"),

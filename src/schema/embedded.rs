@@ -74,6 +74,11 @@ fn coerce_below(
 }
 
 fn metadata(v: &mut Value, path: &FieldPath, found: &mut StrictErrors) -> Result<(), FieldError> {
+    // As Go decodes null into a struct.
+    if v.is_null() {
+        *v = Value::object();
+        return Ok(());
+    }
     // The table always has ObjectMeta: built-in kinds embed it.
     let def = api::by_name(OBJECT_META).expect("the schema table has ObjectMeta");
     let mut typed = v.clone();

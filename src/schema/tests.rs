@@ -286,6 +286,41 @@ fn embedded_objects_are_checked() {
 }
 
 #[test]
+fn metadata_of_an_embedded_object_may_be_null() {
+    let s = json!({"e": {"type": "object", "x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true}});
+    let s = schema(s);
+    let mut object = json!({"spec": {"e": {"apiVersion": "v1", "kind": "Pod", "metadata": null}}});
+    embedded::coerce(&s.root, &mut object, &FieldPath::default(), false).unwrap();
+    assert_eq!(object.at(&["spec", "e", "metadata"]), &Value::object());
+}
+
+#[test]
+fn a_format_that_is_not_known_changes_the_type_check_of_defaults() {
+    for (schema, shown, expected) in [
+        (
+            json!({"type": "string", "format": "quantity", "default": 1}),
+            "\"int64\"",
+            "quantity: \"int64\"",
+        ),
+        (
+            json!({"type": "boolean", "format": "odd", "default": {}}),
+            "\"\"",
+            "odd: \"\"",
+        ),
+    ] {
+        assert_eq!(
+            refused(json!({"type": "object", "properties": {"d": schema}})),
+            [format!(
+                "properties[d].default: Invalid value: {shown}:  in body must be of type {expected}"
+            )]
+        );
+    }
+    // Text has every format.
+    let text = json!({"type": "boolean", "format": "odd", "default": "x"});
+    assert!(StructuralSchema::parse(&json!({"type": "object", "properties": {"d": text}})).is_ok());
+}
+
+#[test]
 fn a_format_changes_the_type_check() {
     let s = json!({"d": {"type": "string", "format": "date-time"}, "ip": {"type": "string", "anyOf": [{"format": "ipv4"}, {"format": "ipv6"}]},
         "odd": {"type": "string", "format": "odd"}});

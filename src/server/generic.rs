@@ -38,6 +38,7 @@ impl GenericServer {
     pub(crate) fn new(name: &'static str, delegate: Arc<dyn DelegationTarget>) -> Self {
         let container = Arc::new(Container::new());
         let mux = Arc::new(PathRecorderMux::new());
+        // This is the delegation: what neither the container nor the mux has goes to the next server.
         mux.set_not_found(delegate.unprotected_handler());
         Self {
             name,

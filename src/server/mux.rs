@@ -20,6 +20,7 @@ pub(crate) type DynHandler = Arc<dyn UnprotectedHandler>;
 
 /// The mux of one server. Paths can be added and removed while it serves.
 pub(crate) struct PathRecorderMux {
+    // Swapped as a whole, so that a request reads one consistent table without a lock.
     routes: ArcSwap<Routes>,
     /// Serialises writers; readers never lock.
     writing: Mutex<()>,
@@ -45,6 +46,7 @@ impl PathRecorderMux {
                 prefixes: HashMap::new(),
                 prefix_depths: Depths::default(),
                 listed: OrdSet::new(),
+                // Replaced by the delegate's handler once the server is composed.
                 not_found: Arc::new(NotFound),
             }),
             writing: Mutex::new(()),

@@ -25,6 +25,7 @@ impl UnprotectedHandler for NotFound {
             ),
             false => respond::not_found_text(),
         };
+        // Unknown paths are chosen by clients, and upstream does not count them either.
         response.extensions_mut().insert(NotInRequestMetrics);
         response
     }

@@ -10,7 +10,7 @@ use crate::request::accept::{accept_line, clauses, is_browser};
 use crate::request::{Authorized, Body, Request, RequestInfo, Response, UnprotectedHandler};
 use async_trait::async_trait;
 use http::StatusCode;
-use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
 use std::sync::Arc;
 
 /// Go's content type for plain text.
@@ -67,6 +67,7 @@ pub(crate) fn status_without_protobuf(status: &Status, headers: &HeaderMap) -> R
 
 fn status_as(offered: &[(Media, &str)], status: &Status, headers: &HeaderMap) -> Response {
     let (content_type, body) = encode(offered, status, headers);
+    // A webhook or backend chooses the code of some, which may be none of HTTP's.
     let code = StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut r = bytes(code, content_type, body);
     if status.retry_after() > 0 {
@@ -127,6 +128,7 @@ fn line(mut body: Vec<u8>) -> Vec<u8> {
 /// The container's 404: the path's group exists, but the path does not.
 pub(crate) fn route_not_found(headers: &HeaderMap) -> Response {
     let mut s = Status::new(404, "NotFound", "the server could not find the requested resource");
+    // Creates empty `details`, which upstream's response has, too.
     s.details_mut();
     status(&s, headers)
 }
@@ -140,6 +142,19 @@ pub(crate) fn method_not_allowed(headers: &HeaderMap) -> Response {
     );
     s.details_mut();
     status(&s, headers)
+}
+
+/// True if the client accepts the only media type of a route. go-restful compares whole types without their
+/// parameters, so `application/*` does not match, and neither does an empty clause.
+pub(crate) fn is_accepted(media: &str, headers: &HeaderMap) -> bool {
+    let accept = headers.get(ACCEPT).map_or(&b""[..], HeaderValue::as_bytes);
+    let accepts = |clause: &[u8]| {
+        let range = clause.split(|b| *b == b';').next().unwrap_or_default();
+        let range = range.trim_ascii();
+        range == b"*/*" || range == media.as_bytes()
+    };
+    // No header, or an empty one, accepts everything.
+    accept.is_empty() || accept.split(|b| *b == b',').any(accepts)
 }
 
 /// The container's 406; `available` lists the media types of the route.
@@ -195,13 +210,41 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
-    use http::header::{ACCEPT, USER_AGENT};
+    use http::header::USER_AGENT;
 
     fn content_type(accept: &str) -> (Vec<u8>, Vec<u8>) {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, accept.parse().expect("a header value"));
         let (t, body) = encode(&MEDIA, &Status::unauthorized(), &headers);
         (t.as_bytes().to_vec(), body)
+    }
+
+    #[test]
+    fn a_route_compares_whole_types() {
+        let accepted = |accept: &'static [u8]| {
+            let accept = HeaderValue::from_bytes(accept).unwrap();
+            is_accepted("application/jwk-set+json", &HeaderMap::from_iter([(ACCEPT, accept)]))
+        };
+        for yes in [
+            &b""[..],
+            b"*/*;q=0",
+            b"text/html, */*",
+            b"x, application/jwk-set+json ;q=0.1",
+        ] {
+            assert!(accepted(yes), "{yes:?}");
+        }
+        for no in [
+            &b"application/json"[..],
+            b"application/json,",
+            b",",
+            b";q=1",
+            b"application/*",
+            b"*",
+            b"\xff",
+        ] {
+            assert!(!accepted(no), "{no:?}");
+        }
+        assert!(is_accepted("application/json", &HeaderMap::new()));
     }
 
     #[test]

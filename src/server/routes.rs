@@ -12,7 +12,7 @@ use crate::telemetry::process::{
     self, BUILD_DATE, COMPILER, GIT_COMMIT, GIT_TREE_STATE, GIT_VERSION, GO_VERSION, platform,
 };
 use crate::telemetry::{TEXT_FORMAT, Telemetry};
-use http::header::{ACCEPT, HeaderName, HeaderValue};
+use http::header::{HeaderName, HeaderValue};
 use http::{Method, StatusCode};
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -65,22 +65,12 @@ pub(crate) fn version() -> WebService {
             if req.method() != Method::GET {
                 return respond::method_not_allowed(req.headers());
             }
-            if !takes_json(req) {
+            if !respond::is_accepted("application/json", req.headers()) {
                 return respond::not_acceptable("application/json", req.headers());
             }
             respond::bytes(StatusCode::OK, JSON, body.clone())
         })),
     }
-}
-
-/// True if the client accepts JSON. go-restful compares media types without their parameters.
-fn takes_json(req: &Request) -> bool {
-    let accept = req.headers().get(ACCEPT).and_then(|a| a.to_str().ok()).unwrap_or("");
-    accept.is_empty()
-        || accept.split(',').any(|clause| {
-            let media = clause.split(';').next().unwrap_or("").trim();
-            matches!(media, "" | "*/*" | "application/json")
-        })
 }
 
 /// `version.Info` as indented JSON with the fields in Go's order. The version is upstream's release, with

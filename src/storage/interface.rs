@@ -9,6 +9,7 @@ use super::event_type::EventType;
 use super::revision::Revision;
 use super::select::Predicate;
 use super::transform::TransformError;
+use crate::apimachinery::value::Value;
 use async_trait::async_trait;
 use std::fmt;
 use std::sync::Arc;
@@ -359,6 +360,14 @@ pub trait Storage: Send + Sync + 'static {
     /// # Cancel safety
     /// Not cancel safe: after the future is dropped, the deletion may or may not have happened.
     async fn delete(&self, key: &str, unchanged: Revision) -> Result<Arc<Entry>, Error>;
+
+    /// The object as [`put`](Self::put) would return it, for a dry run; `None` if that is what was given.
+    ///
+    /// # Errors
+    /// [`Error::NotConverted`], [`Error::NotReady`].
+    async fn preview(&self, _object: &Value) -> Result<Option<Value>, Error> {
+        Ok(None)
+    }
 
     /// The newest committed revision of the backend.
     fn revision(&self) -> Revision;

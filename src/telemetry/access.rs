@@ -74,6 +74,7 @@ pub(super) fn derive(families: &Families) {
 impl ClientCertificateMetrics {
     /// Registers the family. Call once per registry.
     pub fn new(registry: &Registry) -> Self {
+        // As upstream's.
         let buckets = [
             0.0,
             30.0 * MINUTE,
@@ -102,6 +103,7 @@ impl ClientCertificateMetrics {
 
     /// Records a request whose client certificate expires at `ends`.
     pub fn seen(&self, ends: SystemTime) {
+        // Negative for an expired certificate, which the bucket of zero counts, as upstream.
         let left = ends.duration_since(SystemTime::now()).map(|left| left.as_secs_f64());
         self.0
             .observe(left.unwrap_or_else(|late| -late.duration().as_secs_f64()));

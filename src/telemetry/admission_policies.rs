@@ -5,6 +5,7 @@ use super::{counters, histograms};
 use prometheus::{HistogramVec, IntCounterVec, Registry};
 use std::time::Duration;
 
+// As upstream's.
 const BUCKETS: [f64; 5] = [0.000_000_5, 0.001, 0.01, 0.1, 1.0];
 
 /// Evaluations of ValidatingAdmissionPolicies.

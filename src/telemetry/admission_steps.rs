@@ -22,6 +22,7 @@ const QUANTILES: [f64; 3] = [0.5, 0.9, 0.99];
 #[derive(Clone)]
 pub struct AdmissionStepMetrics {
     histogram: HistogramVec,
+    // A fixed array instead of a map, since all combinations of labels are known.
     summary: Arc<[Series; OPERATIONS.len() * REJECTED.len() * PHASES.len()]>,
 }
 

@@ -45,6 +45,7 @@ impl TokenCacheMetrics {
             &[0.000_01, 0.000_1, 0.001, 0.01, 0.1, 1.0, 10.0],
         );
         Self {
+            // Looked up once, since each request with a token counts here.
             hit: requests.with_label_values(&["hit"]),
             miss: requests.with_label_values(&["miss"]),
             ok: fetches.with_label_values(&["ok"]),

@@ -190,6 +190,7 @@ impl Caches {
     /// Sets the metrics of each cache in service, by group and plural. Series of other resources are removed.
     pub(crate) fn set(&self, caches: &[([String; 2], CacheReading)]) {
         let now: BTreeSet<[String; 2]> = caches.iter().map(|(of, _)| of.clone()).collect();
+        // Held to the end: of two scrapes at once, neither may remove what the other has set.
         let mut known = self.known.lock();
         known.difference(&now).for_each(|gone| self.remove(gone));
         *known = now;

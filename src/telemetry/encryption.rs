@@ -131,6 +131,7 @@ impl EncryptionMetrics {
                 r,
                 "apiserver_envelope_encryption_key_id_hash_status_last_timestamp_seconds",
                 "When a plugin last reported that a key is current.",
+                // Without `transformation_type`: a status concerns both directions.
                 &key[..2],
             ),
             invalid_keys: counters(
@@ -178,6 +179,7 @@ impl EncryptionMetrics {
     ) {
         let labels = [resource, status(error), direction.name(), prefix];
         self.operations.with_label_values(&labels).inc();
+        // As upstream, failures are not timed.
         if error.is_none() {
             let series = self.took.with_label_values(&[resource, direction.name(), prefix]);
             series.observe(took.as_secs_f64());
@@ -222,6 +224,7 @@ impl EncryptionMetrics {
 
     /// Records the key that a plugin reported as current.
     pub fn key_reported(&self, provider: &str, hash: &str) {
+        // The third label is that of used keys only.
         if let Some(old) = self.oldest_of(1, [hash, provider, ""]) {
             let _ = self.keys_current_at.remove_label_values(&[&old[0], &old[1]]);
         }

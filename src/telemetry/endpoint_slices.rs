@@ -64,6 +64,8 @@ impl EndpointSliceMetrics {
                 "endpoint_slice_controller_endpointslices_changed_per_sync",
                 "EndpointSlices that a sync of a Service changed, by topology mode and traffic distribution.",
                 &["topology", "traffic_distribution"],
+                // Odd for counts: upstream sets no buckets, so these are the defaults of Prometheus, for
+                // seconds.
                 &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0],
             ),
             syncs: counters(

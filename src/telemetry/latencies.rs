@@ -80,6 +80,7 @@ fn bucket(after: Duration) -> usize {
 fn upper_bound(bucket: usize) -> Duration {
     let (doubling, quarter) = (bucket / 4, bucket as u64 % 4);
     let unit = 1_u64 << doubling;
+    // A quarter of less than 4 µs would be zero.
     Duration::from_micros(if doubling < 2 {
         unit * 2
     } else {

@@ -5,6 +5,7 @@ use super::{counters, histograms};
 use prometheus::{HistogramVec, IntCounterVec, Registry};
 use std::time::Duration;
 
+// As upstream's.
 const BUCKETS: [f64; 7] = [0.001, 0.005, 0.01, 0.025, 0.1, 0.2, 0.25];
 
 /// Evaluations of the match conditions of webhooks and policies.
@@ -113,6 +114,7 @@ impl AuthorizerConditionMetrics {
 
     /// Records an evaluation: whether it failed, and whether it excluded the request.
     pub(crate) fn evaluated(&self, name: &str, took: Duration, failed: bool, excluded: bool) {
+        // Of the authorizers, only webhooks have conditions.
         let labels = [name, "Webhook"];
         self.durations.with_label_values(&labels).observe(took.as_secs_f64());
         if failed {

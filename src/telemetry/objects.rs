@@ -15,6 +15,7 @@ impl Objects {
     pub(crate) fn register(telemetry: &Telemetry) -> Self {
         let (r, resource) = (telemetry.registry(), ["group", "resource"]);
         Self {
+            // Deprecated upstream in favour of `count`, but still exported.
             old: telemetry.storage_objects.clone(),
             count: int_gauges(
                 r,

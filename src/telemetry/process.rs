@@ -85,6 +85,7 @@ struct Process {
 
 impl Process {
     fn new() -> Self {
+        // Also for the total: the values are read, and a counter cannot be set.
         let gauge = |name: &str, help: &str| Gauge::new(name, help).expect("the name is a well-formed literal");
         let me = Self {
             cpu: gauge("process_cpu_seconds_total", "User and system CPU seconds spent."),
@@ -96,6 +97,7 @@ impl Process {
             virtual_: gauge("process_virtual_memory_bytes", "Virtual memory in bytes."),
             open_fds: gauge("process_open_fds", "Open file descriptors."),
         };
+        // Without `/proc`, the present time comes close: metrics are made at the start.
         me.start.set(started().unwrap_or_else(now));
         me
     }
@@ -142,6 +144,7 @@ fn stat() -> Option<Vec<f64>> {
 
 /// Start time of this process, in seconds since the epoch.
 pub(crate) fn started() -> Option<f64> {
+    // `starttime`: field 22 of proc(5), counted here from the third.
     let ticks = stat()?.get(19).copied()?;
     let text = std::fs::read_to_string("/proc/stat").ok()?;
     let boot: f64 = text

@@ -72,6 +72,7 @@ impl QueueFamilies {
 
     pub(super) fn of(&self, name: &str) -> QueueMetrics {
         QueueMetrics {
+            // Looked up once per queue, since every item counts here.
             depth: self.depth.with_label_values(&[name]),
             adds: self.adds.with_label_values(&[name]),
             retries: self.retries.with_label_values(&[name]),

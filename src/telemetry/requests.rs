@@ -116,6 +116,7 @@ impl LateResults {
             "Writes that finished after their request had timed out or its client had disconnected, by result.",
             &["source", "status"],
         );
+        // Of upstream's sources, only this one occurs here.
         let of = |status| family.with_label_values(&["rest-handler", status]);
         Self {
             ok: of("ok"),
@@ -145,6 +146,7 @@ impl RequestMetrics {
     pub(super) fn new(r: &Registry) -> Self {
         let fewer = labels_without_dry_run();
         let with_code = |l: &[&'static str]| -> Vec<&'static str> { l.iter().copied().chain(["code"]).collect() };
+        // As upstream's: from a kilobyte, by powers of ten.
         let sizes: Vec<f64> = (0..7).map(|i| 1000.0 * 10f64.powi(i)).collect();
         Self {
             total: counters(r, "apiserver_request_total", "Answered requests.", &with_code(&LABELS)),
@@ -295,6 +297,7 @@ impl RequestMetrics {
         if let Some(series) = self.find(&known, &labels, code) {
             return series;
         }
+        // Stays at the limit when the shared series is added: the `match` above compares with exactly that.
         *count = (*count + 1).min(MAX_SERIES);
         let series = Arc::new(self.make(&labels, code));
         // Copy on write: new series are rare, and readers stay lock-free.

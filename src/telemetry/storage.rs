@@ -125,6 +125,7 @@ const OPERATIONS: [&str; 6] = ["get", "list", "listOnlyKeys", "create", "update"
 struct Requests {
     took: Histogram,
     total: IntCounter,
+    // Apart from the others, since a series must not appear before the first error.
     errors: OnceLock<IntCounter>,
 }
 

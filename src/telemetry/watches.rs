@@ -28,6 +28,7 @@ impl WatchFamilies {
 
     pub(super) fn of(&self, group: &str, version: &str, resource: &str) -> WatchMetrics {
         WatchMetrics {
+            // Looked up once per watch, since every event counts here.
             sent: self.sent.with_label_values(&[group, resource, version]),
             initial: self.initial.with_label_values(&[group, resource]),
         }

@@ -3,6 +3,7 @@
 mod accounts;
 mod anonymous;
 mod backends;
+mod chains;
 mod connections;
 mod customizers;
 mod definers;
@@ -149,6 +150,7 @@ pub(crate) fn cases(attacker: Attacker, scale: &Scale) -> Vec<Case> {
         Attacker::Anonymous => {
             anonymous::requests(&mut cases, scale);
             connections::all(&mut cases, scale);
+            chains::of_clients(&mut cases, scale);
         }
         Attacker::Account => accounts::all(&mut cases, scale),
         Attacker::Writer => writers::all(&mut cases, scale),
@@ -156,7 +158,10 @@ pub(crate) fn cases(attacker: Attacker, scale: &Scale) -> Vec<Case> {
         Attacker::Definer => definers::all(&mut cases, scale),
         Attacker::Customizer => customizers::all(&mut cases, scale),
         Attacker::Extender => extenders::all(&mut cases, scale),
-        Attacker::Backend => backends::all(&mut cases, scale),
+        Attacker::Backend => {
+            backends::all(&mut cases, scale);
+            chains::of_backends(&mut cases, scale);
+        }
         Attacker::SlowReader => slow::all(&mut cases, scale),
         Attacker::Local => local::all(&mut cases, scale),
         Attacker::Webhook => webhooks::all(&mut cases, scale),

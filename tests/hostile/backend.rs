@@ -1,5 +1,9 @@
 //! A TLS server that answers with arbitrary bytes at an arbitrary pace.
 
+use crate::wire::PeerCertificate;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use rustls::pki_types::PrivateKeyDer;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,24 +33,28 @@ pub(crate) struct Backend {
 impl Backend {
     /// Starts a server for HTTP/1.1.
     pub(crate) fn start(behaviour: Behaviour) -> Self {
-        Self::serve(b"http/1.1", behaviour)
+        Self::serve(b"http/1.1", self_signed(), behaviour)
+    }
+
+    /// The same with this certificate.
+    pub(crate) fn start_as(certificate: PeerCertificate, behaviour: Behaviour) -> Self {
+        Self::serve(b"http/1.1", certificate, behaviour)
     }
 
     /// Starts a server for HTTP/2: the behaviour gets an empty path and a connection from which nothing has
     /// been read.
     pub(crate) fn start_http2(behaviour: Behaviour) -> Self {
-        Self::serve(b"h2", behaviour)
+        Self::serve(b"h2", self_signed(), behaviour)
     }
 
-    fn serve(protocol: &'static [u8], behaviour: Behaviour) -> Self {
-        let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a certificate");
-        let key = rustls::pki_types::PrivateKeyDer::try_from(made.signing_key.serialize_der()).expect("a key");
+    fn serve(protocol: &'static [u8], certificate: PeerCertificate, behaviour: Behaviour) -> Self {
+        let pem = pem(&certificate.chain[0]);
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let mut config = rustls::ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .expect("the defaults are safe")
             .with_no_client_auth()
-            .with_single_cert(vec![made.cert.der().clone()], key)
+            .with_single_cert(certificate.chain, certificate.key)
             .expect("the key fits");
         config.alpn_protocols = vec![protocol.to_vec()];
         let config = Arc::new(config);
@@ -73,7 +81,7 @@ impl Backend {
         });
         Self {
             port,
-            certificate: made.cert.pem(),
+            certificate: pem,
             shared,
             accepting: Some(accepting),
         }
@@ -101,6 +109,19 @@ impl Drop for Backend {
             let _ = tcp.shutdown(Shutdown::Both);
         }
     }
+}
+
+fn self_signed() -> PeerCertificate {
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a certificate");
+    PeerCertificate {
+        chain: vec![made.cert.der().clone()],
+        key: PrivateKeyDer::try_from(made.signing_key.serialize_der()).expect("a key"),
+    }
+}
+
+fn pem(der: &[u8]) -> String {
+    let text = STANDARD.encode(der);
+    format!("-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n")
 }
 
 fn one(shared: &Shared, config: Arc<rustls::ServerConfig>, mut tcp: TcpStream, protocol: &[u8]) -> io::Result<()> {

@@ -5,7 +5,7 @@ use crate::frames;
 use crate::prober::Prober;
 use crate::scale::Scale;
 use crate::stage::Stage;
-use crate::wire::{self, GatewayResponse, Request, Tls};
+use crate::wire::{self, GatewayResponse, PeerCertificate, Request, Tls};
 use std::io;
 use std::net::{Ipv4Addr, TcpStream};
 use std::time::{Duration, Instant};
@@ -137,6 +137,12 @@ impl Scene<'_> {
     /// A TLS connection for HTTP/1.1.
     pub(crate) fn connect(&mut self) -> Option<Tls> {
         let made = self.stage.target.tls(FROM);
+        self.or_problem(made)
+    }
+
+    /// As [`connect`](Self::connect), with a client certificate.
+    pub(crate) fn connect_as(&mut self, certificate: &PeerCertificate) -> Option<Tls> {
+        let made = self.stage.target.tls_as(FROM, certificate);
         self.or_problem(made)
     }
 

@@ -1,7 +1,7 @@
 //! A blocking HTTP/1.1 client over TLS that sends exactly the given bytes.
 
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -9,10 +9,17 @@ use std::time::{Duration, Instant};
 
 pub(crate) type Tls = rustls::StreamOwned<rustls::ClientConnection, TcpStream>;
 
+/// A certificate, those above it, and its key.
+pub(crate) struct PeerCertificate {
+    pub chain: Vec<CertificateDer<'static>>,
+    pub key: PrivateKeyDer<'static>,
+}
+
 /// The gateway's address, and how to verify it.
 #[derive(Clone)]
 pub(crate) struct Target {
     pub address: SocketAddr,
+    roots: rustls::RootCertStore,
     http1: Arc<rustls::ClientConfig>,
     http2: Arc<rustls::ClientConfig>,
 }
@@ -23,21 +30,11 @@ impl Target {
         for certificate in CertificateDer::pem_slice_iter(ca) {
             roots.add(certificate.expect("a certificate")).expect("a CA");
         }
-        let config = |protocol: &[u8]| {
-            let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-            let mut config = rustls::ClientConfig::builder_with_provider(provider)
-                .with_safe_default_protocol_versions()
-                .expect("the defaults are safe")
-                .with_root_certificates(roots.clone())
-                .with_no_client_auth();
-            config.alpn_protocols = vec![protocol.to_vec()];
-            config.resumption = rustls::client::Resumption::disabled();
-            Arc::new(config)
-        };
         Self {
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
-            http1: config(b"http/1.1"),
-            http2: config(b"h2"),
+            http1: config(b"http/1.1", &roots, None),
+            http2: config(b"h2", &roots, None),
+            roots,
         }
     }
 
@@ -58,9 +55,35 @@ impl Target {
         over(self.tcp(from)?, &self.http1)
     }
 
+    /// A connection for HTTP/1.1 with a client certificate.
+    pub(crate) fn tls_as(&self, from: Ipv4Addr, certificate: &PeerCertificate) -> io::Result<Tls> {
+        over(self.tcp(from)?, &config(b"http/1.1", &self.roots, Some(certificate)))
+    }
+
     pub(crate) fn tls_http2(&self, from: Ipv4Addr) -> io::Result<Tls> {
         over(self.tcp(from)?, &self.http2)
     }
+}
+
+fn config(
+    protocol: &[u8],
+    roots: &rustls::RootCertStore,
+    client: Option<&PeerCertificate>,
+) -> Arc<rustls::ClientConfig> {
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("the defaults are safe")
+        .with_root_certificates(roots.clone());
+    let mut config = match client {
+        None => config.with_no_client_auth(),
+        Some(client) => config
+            .with_client_auth_cert(client.chain.clone(), client.key.clone_key())
+            .expect("the key fits"),
+    };
+    config.alpn_protocols = vec![protocol.to_vec()];
+    config.resumption = rustls::client::Resumption::disabled();
+    Arc::new(config)
 }
 
 fn over(mut tcp: TcpStream, config: &Arc<rustls::ClientConfig>) -> io::Result<Tls> {

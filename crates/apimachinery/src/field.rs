@@ -180,6 +180,7 @@ pub fn show(value: &Value) -> String {
         }
         Value::String(s) => quote(s),
         Value::Null => "null".to_owned(),
+        Value::Float(f) => go_float(*f),
         other => super::codec::json::to_string_within(other, MAX_VALUE),
     }
 }
@@ -188,6 +189,18 @@ pub fn show(value: &Value) -> String {
 /// plain strings: also for values of named string types (enumerations such as `RestartPolicy`) and for pointers.
 pub fn show_json(value: &Value) -> String {
     super::codec::json::to_string_within(value, MAX_VALUE)
+}
+
+/// Renders a float as Go's `%v` does, with an exponent below 1e-4 and from 1e6 (Go's JSON: below 1e-6 and from 1e21).
+pub fn go_float(f: f64) -> String {
+    let abs = f.abs();
+    if abs == 0.0 || (1e-4..1e6).contains(&abs) {
+        return f.to_string();
+    }
+    let text = format!("{f:e}");
+    let (mantissa, exp) = text.split_once('e').unwrap_or((&text, "0"));
+    let (sign, digits) = exp.strip_prefix('-').map_or(('+', exp), |d| ('-', d));
+    format!("{mantissa}e{sign}{digits:0>2}")
 }
 
 /// Go's short escape sequence of a character, if it has one in a quoted string.
@@ -443,6 +456,18 @@ mod tests {
             aggregate(&[e.clone(), r, e]),
             "[spec.ports[0].port: Invalid value: 0: must be between 1 and 65535, inclusive, spec.ports[0].port: Required value]"
         );
+    }
+
+    #[test]
+    fn floats_are_shown_as_go_prints_them() {
+        for (float, shown) in [
+            (1e-7, "1e-07"),
+            (0.00015, "0.00015"),
+            (0.5, "0.5"),
+            (1_234_567.5, "1.2345675e+06"),
+        ] {
+            assert_eq!(show(&Value::Float(float)), shown);
+        }
     }
 
     #[test]

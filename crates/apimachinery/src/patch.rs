@@ -10,6 +10,7 @@ pub mod shown;
 pub mod strategic;
 
 use super::codec::json;
+use super::field::go_float;
 use super::status::Status;
 use super::value::{Map, Value};
 
@@ -102,18 +103,7 @@ fn go_print_into(v: &Value, out: &mut String) {
         Value::Null => out.push_str("<nil>"),
         Value::Bool(b) => out.push_str(if *b { "true" } else { "false" }),
         Value::Int(i) => out.push_str(&i.to_string()),
-        Value::Float(f) => {
-            let abs = f.abs();
-            // Go's `%v` switches to an exponent below 1e-4 and from 1e6 (its JSON from 1e21).
-            if abs != 0.0 && !(1e-4..1e6).contains(&abs) {
-                let text = format!("{f:e}");
-                let (mantissa, exp) = text.split_once('e').unwrap_or((&text, "0"));
-                let (sign, digits) = exp.strip_prefix('-').map_or(('+', exp), |d| ('-', d));
-                out.push_str(&format!("{mantissa}e{sign}{digits:0>2}"));
-            } else {
-                out.push_str(&f.to_string());
-            }
-        }
+        Value::Float(f) => out.push_str(&go_float(*f)),
         Value::String(s) => out.push_str(s),
         Value::Array(a) => {
             out.push('[');

@@ -414,6 +414,23 @@ mod tests {
         }
 
         #[test]
+        fn what_is_finer_than_nanos_rounds_up(
+            digits in 1u64..1_000_000_000_000, places in 0usize..16, unit in 0u32..4, negative in any::<bool>(),
+        ) {
+            let all = format!("{digits:0>16}");
+            let (whole, fraction) = all.split_at(16 - places);
+            let sign = if negative { "-" } else { "" };
+            let text = format!("{sign}{whole}.{fraction}{}", ["n", "u", "m", ""][unit as usize]);
+            // Exactly: digits × 10^(3 × unit - places) nanos.
+            let (times, by) = (i128::from(digits) * 10i128.pow(3 * unit), 10i128.pow(places as u32));
+            let nanos = (times + by - 1) / by;
+            let want = if negative { -nanos } else { nanos };
+            prop_assert_eq!(Quantity::parse(&text).map(Quantity::nanos), Ok(want));
+            let shown = canonicalize(&text).expect("the text is a quantity");
+            prop_assert_eq!(Quantity::parse(&shown).map(Quantity::nanos), Ok(want));
+        }
+
+        #[test]
         fn display_round_trips(nanos in any::<i64>()) {
             let q = Quantity::of(nanos.into(), Format::DecimalSi, None);
             prop_assert_eq!(Quantity::parse(&q.to_string()).map(|q| q.nanos), Ok(i128::from(nanos)));

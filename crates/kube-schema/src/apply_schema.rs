@@ -71,6 +71,7 @@ impl ApplyType {
 
     fn list(self) -> ListType {
         match self {
+            // The list type is a property of the field, so a list inside of a list or map has none.
             Self::Field(f) => f.list,
             _ => ListType::Atomic,
         }
@@ -81,6 +82,7 @@ impl ApplySchema for ApplyType {
     fn shape(self) -> Shape<Self> {
         let atomic = match self {
             Self::Root(_) => false,
+            // The generator has merged the type's own setting into that of the field.
             Self::Field(f) => f.map == MapType::Atomic,
             Self::Element(_) => self.def().is_some_and(|d| d.atomic),
         };

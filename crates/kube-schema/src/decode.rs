@@ -289,9 +289,8 @@ impl Cx {
                 if *t == Ty::String && map.values().all(|v| matches!(v, Value::String(_))) {
                     return Ok(());
                 }
-                // Amounts of resources are rounded; in Go their maps are of type `ResourceList`, except those
-                // of devices.
-                let amounts = *t == Ty::Quantity && !matches!(at.step, Step::Field(def, _) if of_devices(def));
+                // Amounts of resources are rounded, except where upstream registers no defaults for the kind.
+                let amounts = *t == Ty::Quantity && !matches!(at.step, Step::Field(def, _) if keeps_amounts(def));
                 for (key, item) in map.iter_mut() {
                     match amounts && !item.is_null() {
                         true => scalar::amount(item)?,
@@ -311,8 +310,17 @@ impl Cx {
                     Ok(())
                 }
             },
-            (Ty::Time, Value::String(s)) => scalar::time(s),
-            (Ty::MicroTime, Value::String(s)) => scalar::micro_time(s),
+            (Ty::Time | Ty::MicroTime, Value::String(s)) => {
+                match ty {
+                    Ty::Time => scalar::time(s)?,
+                    _ => scalar::micro_time(s)?,
+                }
+                // Go writes its zero time as null, also behind a pointer.
+                if scalar::is_zero_time(s) {
+                    *v = Value::Null;
+                }
+                Ok(())
+            }
             // `Time.UnmarshalJSON` decodes into a plain string, so its errors lack the field path.
             (Ty::Time | Ty::MicroTime, _) => Err(DecodeError(format!(
                 "json: cannot unmarshal {} into Go value of type string",
@@ -324,6 +332,7 @@ impl Cx {
             (Ty::Any(FreeForm::FieldsV1 | FreeForm::RawExtension | FreeForm::Json | FreeForm::Patch), _) => Ok(()),
             (Ty::SchemaOr(or), _) => {
                 let was_strict = std::mem::replace(&mut self.is_strict, false);
+                // Not returned with `?`: the flag must be restored first.
                 let decoded = self.schema_or(or, v, at);
                 self.is_strict = was_strict;
                 decoded
@@ -438,10 +447,11 @@ fn stored_as_protobuf(def: &TypeDef) -> bool {
         || def.name.starts_with("io.k8s.kube-aggregator."))
 }
 
+/// Whether a definition is of a group without defaults for amounts of resources: those of devices are of no
+/// `ResourceList` in Go, and RuntimeClasses have no defaults at all.
+fn keeps_amounts(def: &TypeDef) -> bool {
+    ["api.resource.v", "api.node.v"].iter().any(|of| def.name.contains(of))
+}
+
 #[cfg(test)]
 mod tests;
-
-/// Whether a definition is of the group `resource.k8s.io`.
-fn of_devices(def: &TypeDef) -> bool {
-    def.name.contains("api.resource.v")
-}

@@ -233,6 +233,15 @@ impl Compiler {
         }
     }
 
+    /// A compiler with the same variables, whose expressions can name those that [`declare`](Self::declare) adds.
+    pub(crate) fn allow_variables(mut self) -> Self {
+        // For the errors of fields that are not declared; those that are have their dotted names.
+        self.environment
+            .declare("variables", Schema::record("kubernetes.variables", Vec::new()));
+        self.key = extend(&self.key, ["variables", ""]);
+        self
+    }
+
     /// Declares a variable, which later expressions can name. Its type is that of its expression.
     pub(crate) fn declare(&mut self, name: &str, variable: &Expression) {
         let schema = match variable.program.as_ref().as_ref().map(|p| p.result_type().clone()) {
@@ -240,11 +249,6 @@ impl Compiler {
             Ok(Type::Dyn) | Err(_) => Schema::any(),
             Ok(ty) => Schema::scalar(ty, u64::MAX),
         };
-        if self.environment.variable("variables").is_none() {
-            // For the errors of fields that are not declared; those that are have their dotted names.
-            self.environment
-                .declare("variables", Schema::record("kubernetes.variables", Vec::new()));
-        }
         self.environment.declare(&format!("variables.{name}"), schema);
         self.key = extend(&self.key, [name, &variable.text]);
     }
@@ -263,6 +267,15 @@ impl Compiler {
         Expression {
             text: text.to_owned(),
             program,
+        }
+    }
+
+    /// Compiles an expression without the white space around it, which is where upstream counts the positions in the
+    /// errors of some fields from. Its text is kept as it is.
+    pub(crate) fn compile_trimmed(&self, text: &str, returns: Returns) -> Expression {
+        Expression {
+            text: text.to_owned(),
+            ..self.compile(text.trim(), returns)
         }
     }
 

@@ -22,6 +22,7 @@ impl TypeChecker {
         }
         // As upstream, `authorizer.requestResource` is not declared here.
         environment.declare("authorizer", Schema::scalar(Type::AUTHORIZER, 0));
+        // For the errors of fields that are not declared; those that are have their dotted names.
         environment.declare("variables", Schema::record("kubernetes.variables", Vec::new()));
         Self(environment)
     }

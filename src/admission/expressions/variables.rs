@@ -60,6 +60,7 @@ impl Variables {
             return Vec::new();
         }
         let (mut order, mut seen) = (Vec::new(), HashSet::new());
+        // A depth-first walk with a stack of its own, because recursion is what this avoids.
         let mut path = vec![(place, 0)];
         while let Some((at, next)) = path.last_mut() {
             let Some(&read) = self.all[*at].reads.get(*next) else {

@@ -19,6 +19,7 @@ pub(crate) async fn default_of(
 ) -> Result<Option<Str>> {
     let is_default = |class: &Value| marks.iter().any(|mark| class.annotation(mark) == Some("true"));
     let mut found: Vec<Value> = cluster.list_containing(group, resource, marks).await?;
+    // The search by text may have found the mark elsewhere, or with another value.
     found.retain(is_default);
     let first = found
         .iter()

@@ -28,6 +28,7 @@ impl Admission for ExtendedResourceToleration {
 
     async fn mutate(&self, _attributes: &Attributes, pod: &mut Value) -> Result<()> {
         let mut resources: BTreeSet<String> = BTreeSet::new();
+        // Not ephemeral containers, which have no resources.
         for list in ["containers", "initContainers"] {
             for container in pod.at(&["spec", list]).items() {
                 let requests = container.at(&["resources", "requests"]).as_object();

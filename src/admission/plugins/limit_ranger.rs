@@ -89,6 +89,7 @@ impl LimitRanger {
 
     async fn limit_ranges(&self, attributes: &Attributes, object: &Value) -> Result<Vec<Value>> {
         let listed = self.cluster.list("", "limitranges", &attributes.namespace).await;
+        // The cause is not passed on: the message is upstream's.
         listed.map_err(|_| {
             let (verb, resource) = (attributes.operation.as_str(), &attributes.resource.resource);
             let why =

@@ -91,6 +91,7 @@ impl PodNodeSelector {
             })?;
             allowed.insert(namespace.to_owned(), labels);
         }
+        // The file has the default among the namespaces, under a name that no namespace can have.
         let default = allowed.remove("clusterDefaultNodeSelector").unwrap_or_default();
         Ok(Self {
             cluster,

@@ -149,6 +149,7 @@ impl PodSecurity {
 
     async fn of_namespace(&self, name: &str) -> Option<(Policy, ErrorList)> {
         let namespaces = self.cluster.storage("", "namespaces").ok()?;
+        // The entry's parsed labels suffice, so the namespace is not decoded.
         let entry = ObjectLookup::cached_entry(&namespaces, name).await.ok()??;
         Some(Policy::of(&|key| entry.label(key), self.config.defaults))
     }
@@ -189,6 +190,7 @@ impl PodSecurity {
             ignored();
             return Ok(());
         }
+        // A warning only: the new level holds for pods created from now on.
         let texts = match self.cluster.list_entries("", "pods", name).await {
             Err(_) => vec![existing::UNKNOWN.to_owned()],
             Ok(pods) => existing::warnings(name, policy.enforce, &self.config, pods).await,

@@ -40,6 +40,7 @@ impl PodTolerationRestriction {
         let text = found.as_ref().and_then(|n| n.annotation(annotation));
         match text {
             None => Ok(None),
+            // Present but empty: suppresses the cluster's list without a replacement.
             Some("") => Ok(Some(Vec::new())),
             Some(text) => match codec::decode(text.as_bytes()) {
                 Ok(list) => Ok(Some(list.items().to_vec())),

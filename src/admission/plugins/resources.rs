@@ -83,6 +83,7 @@ struct Statuses<'a> {
 
 impl<'a> Statuses<'a> {
     fn of(pod: &'a Value, list: &str) -> Self {
+        // Reversed, so that the first of several statuses with one name wins.
         let known = pod.at(&["status", list]).items().iter().rev();
         let known = known.filter(|s| !s.get("resources").is_null());
         let mut conditions = pod.at(&["status", "conditions"]).items().iter();

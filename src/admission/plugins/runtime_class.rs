@@ -50,6 +50,7 @@ fn same_amounts(a: &Value, b: &Value) -> bool {
 }
 
 fn set_overhead(attributes: &Attributes, pod: &mut Value, class: &Value) -> Result<()> {
+    // An overhead that the client gave is refused later, in `validate`.
     if class.get("overhead").is_null() {
         return Ok(());
     }

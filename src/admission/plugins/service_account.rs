@@ -228,6 +228,7 @@ impl Admission for ServiceAccount {
     }
 
     async fn mutate(&self, attributes: &Attributes, pod: &mut Value) -> Result<()> {
+        // Ephemeral containers are only validated: a running pod's volumes cannot change.
         if attributes.operation == Operation::Update {
             return Ok(());
         }
@@ -237,6 +238,7 @@ impl Admission for ServiceAccount {
         }
         if account_name(pod).is_empty() {
             pod.set(&["spec", "serviceAccountName"], "default");
+            // The deprecated alias, which old clients read.
             pod.set(&["spec", "serviceAccount"], "default");
         }
         let account = self.account(attributes, pod).await?;

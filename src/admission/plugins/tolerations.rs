@@ -142,6 +142,7 @@ impl<'a> Covered<'a> {
                         return false;
                     };
                     let longest = if first.id == t.id { second.as_ref() } else { Some(first) };
+                    // An absent time means that it never ends.
                     let needed = t.seconds.unwrap_or(i64::MAX);
                     longest.is_some_and(|l| effect != "NoExecute" || l.seconds >= needed)
                 })

@@ -82,6 +82,7 @@ pub(super) async fn dispatch(
     attributes: &Attributes,
     object: &mut Value,
 ) -> Result<()> {
+    // Before the selection: a second round that has nothing to do costs no lookups.
     let rounds = Rounds::begin(&attributes.reinvocation, object);
     if rounds.are_over() {
         return Ok(());
@@ -179,6 +180,7 @@ impl Mutator {
         }
         let mut mutated = false;
         for place in 0..policy.mutations.len() {
+            // A delete has no object that could be changed.
             if versioned.object().is_null() {
                 break;
             }
@@ -301,6 +303,7 @@ impl Mutator {
                     configuration.set(&[member], object.get(member).clone());
                 }
                 let merged = cluster.overlay(target, subresource, object, &configuration).await?;
+                // Only the merge is the policy's own error; a kind that is not served ends the write above.
                 let mut merged = merged.map_err(MutationError::from)?;
                 let completed = cluster.complete(target, subresource, &mut merged).await;
                 completed.map_err(MutationError::Incomplete)?;

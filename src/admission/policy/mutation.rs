@@ -66,6 +66,7 @@ impl Subject for Step {
 
     fn evaluate<'a>(&'a self, run: &Run<'a>) -> Result<Change, MutationError> {
         let Mutation { expression, kind } = &self.policy.mutations[self.place];
+        // Before the evaluation, which would report it in other words.
         if let Some(e) = expression.error() {
             return Err(e.clone().into());
         }

@@ -233,6 +233,7 @@ impl<P: StoredPolicy> Policies<P> {
             let bindings = self.tracked.lock().bindings_of(name);
             next.set(name, policies.get(name), bindings);
         }
+        // Only now: a panic in the loop returns all names, and applying one twice does no harm.
         unapplied.names.clear();
         next
     }

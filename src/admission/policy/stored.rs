@@ -114,11 +114,11 @@ pub(super) struct Actions {
 impl Common {
     fn parse(object: &Value) -> (Self, Compilers) {
         let spec = object.get("spec");
-        let param_kind = ParamKind::parse(spec.get("paramKind"));
-        let has_params = param_kind.is_some();
+        // Also if it is incomplete, which validation reports at its own field.
+        let has_params = !spec.get("paramKind").is_null();
         let mut compilers = Compilers {
-            expressions: Compiler::new(has_params, true),
-            messages: Compiler::new(has_params, false),
+            expressions: Compiler::new(has_params, true).allow_variables(),
+            messages: Compiler::new(has_params, false).allow_variables(),
         };
         let mut variables = Variables::default();
         for v in spec.get("variables").items() {
@@ -138,7 +138,7 @@ impl Common {
             ignores_errors: spec.str_at(&["failurePolicy"]) == "Ignore",
             conditions: Arc::new(Conditions::parse(spec.get("matchConditions"), has_params)),
             variables,
-            param_kind,
+            param_kind: ParamKind::parse(spec.get("paramKind")),
         };
         (common, compilers)
     }
@@ -166,7 +166,7 @@ impl StoredPolicy for ValidatingPolicy {
         let annotation = |v: &Value| {
             // The policy's name makes the key unique among policies.
             let key = format!("{}/{}", object.name(), v.str_at(&["key"]));
-            let expression = expressions.compile(v.str_at(&["valueExpression"]), Returns::StringOrNull);
+            let expression = expressions.compile_trimmed(v.str_at(&["valueExpression"]), Returns::StringOrNull);
             (key, expression)
         };
         Self {
@@ -185,6 +185,7 @@ impl StoredPolicy for MutatingPolicy {
     fn parse(object: &Value) -> Self {
         let spec = object.get("spec");
         let (common, Compilers { expressions, .. }) = Common::parse(object);
+        // Only for mutations: their variables, compiled above, cannot construct objects.
         let compiler = expressions.allow_construction();
         let mutations = spec.get("mutations").items().iter();
         Self {
@@ -273,7 +274,7 @@ impl Mutation {
         };
         let text = v.str_at(&[kind.member(), "expression"]);
         Self {
-            expression: compiler.compile(text, returns),
+            expression: compiler.compile_trimmed(text, returns),
             kind,
         }
     }

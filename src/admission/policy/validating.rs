@@ -245,6 +245,7 @@ impl Dispatch<'_> {
     }
 
     fn finish(self) -> Result<()> {
+        // Also if the write is denied: the audit event explains it.
         for (key, values) in self.annotations {
             self.attributes.audit.annotate(&key, values.text);
         }

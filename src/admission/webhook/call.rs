@@ -73,9 +73,11 @@ pub(super) async fn ask(
         old_object: &objects.old,
     }
     .encode();
+    // Grows with the request: a webhook may send the object back that it received.
     let max_response = RESPONSE_BYTES + RESPONSE_FACTOR * body.len();
     let posted = connection.post(Call {
         body: body.into(),
+        // The webhook must not be waited for longer than the client waits.
         timeout: attributes
             .time_left()
             .map_or(hook.timeout, |left| left.min(hook.timeout)),
@@ -125,6 +127,7 @@ pub(super) async fn ask(
 fn annotate(attributes: &Attributes, webhook: &str, answer: &ReviewResponse) {
     for (key, value) in &answer.audit_annotations {
         let key = format!("{webhook}/{key}");
+        // A key of the webhook's that has a slash of its own would make two.
         if key.matches('/').count() == 1 && qualified_name(&key).is_empty() {
             attributes.audit.annotate(&key, value.as_str());
         } else {

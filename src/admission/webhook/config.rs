@@ -79,6 +79,7 @@ impl Hook {
             criteria: Criteria::of_webhook(v),
             conditions: Arc::new(Conditions::parse(v.get("matchConditions"), false)),
             failure_policy: match v.str_at(&["failurePolicy"]) {
+                // Unknown values fail closed.
                 "Ignore" => FailurePolicy::Ignore,
                 _ => FailurePolicy::Fail,
             },

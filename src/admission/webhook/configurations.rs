@@ -80,6 +80,7 @@ impl Configurations {
         let (informer, handle) = Informer::new(storage.clone(), Configuration::from_entry);
         // The cycle through the informer is harmless: both live as long as the process.
         let me = self.clone();
+        // Only marks the snapshot as old: this runs in the informer, which must not wait for a rebuild.
         informer.subscribe(move |_| me.snapshot.invalidate());
         let synced = informer.synced().clone();
         // An error means a second call, which is documented to have no effect.
@@ -89,6 +90,8 @@ impl Configurations {
 
     /// False only if it is certain that no webhook can match this resource.
     pub(crate) fn may_match(&self, plural: &str) -> bool {
+        // An informer that lags may lack a webhook that was acknowledged, so only a current one can exclude
+        // it.
         let snapshot = self.current().and_then(|_| self.snapshot.current());
         snapshot.is_none_or(|s| s.index.has_candidates(plural))
     }
@@ -126,6 +129,7 @@ impl Configurations {
         let mut documents = Vec::with_capacity(snapshot.hooks.len());
         for active in &snapshot.hooks {
             let connection = active.connection.get().and_then(|c| c.as_deref().ok());
+            // Not `connection()`: a status page must not be the one that opens it.
             let mut document = active.stats.document(&active.hook, connection);
             document.set(&["type"], kind);
             if let Some(warning) = advice::warning(cluster, &active.hook).await {

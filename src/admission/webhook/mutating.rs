@@ -33,6 +33,7 @@ pub(super) async fn dispatch(
         return Ok(());
     }
     let mut selection = Selection::new(calls, attributes, "admit");
+    // Moved out instead of copied; on an error the write ends, and nobody reads the object again.
     let mut versioned = Versioned::new(&calls.cluster, attributes, std::mem::take(object));
     for (position, active) in snapshot.candidates(&attributes.resource.resource) {
         // For each webhook anew: an earlier one may have changed labels that selectors read.
@@ -54,6 +55,7 @@ pub(super) async fn dispatch(
             selection.object_changed();
             attributes.reinvocation.request();
         }
+        // Also if the call failed open: upstream records it before it looks at the result.
         if active.hook.reinvoke {
             rounds.called(active.hook.id.clone());
         }

@@ -184,6 +184,7 @@ impl Review<'_> {
             }
         };
         text("uid", self.uid);
+        // Equivalent resources have the same subresource, so both are equal.
         text("subResource", &attributes.subresource);
         text("requestSubResource", &attributes.subresource);
         text("name", &attributes.name);
@@ -350,6 +351,7 @@ fn typed(response: &Map) -> Result<ReviewResponse, Undecodable> {
 /// sends.
 fn patch(given: Option<&Value>) -> Result<Vec<u8>, Undecodable> {
     let byte = |v: &Value| match v {
+        // As Go decodes null into a byte.
         Value::Null => Ok(0),
         Value::Int(n) => u8::try_from(*n).map_err(|_| mistyped_as("patch", format!("number {n}"), "uint8")),
         other => Err(mistyped("patch", other, "uint8")),

@@ -54,6 +54,8 @@ impl Base {
     /// Another process has the directory or the port, or a file is unusable.
     pub(super) async fn open(mut options: CompletedOptions, sockets: Vec<TcpListener>) -> Result<Self, Error> {
         if let Some(socket) = sockets.first() {
+            // Everything after this takes the address from the options, also if a service manager opened the
+            // socket.
             let bound = socket.local_addr();
             options.bind = bound.map_err(Error::during("an inherited socket has no address"))?;
         }
@@ -69,6 +71,7 @@ impl Base {
         let lock = Stores::lock(&options)?;
         let port = Port::bind(&options, sockets)?;
         let stores = Stores::open(&options, lock, &telemetry).await?;
+        // After the store is open: keys are made on another thread in the meantime.
         let port = port.prepare(&options, &provider).await?;
         let address = port.local_addr();
         let url = options.local_url(address.port());

@@ -68,6 +68,7 @@ impl Applier {
         loop {
             let dir = self.dir.clone();
             let now = tokio::task::spawn_blocking(move || fingerprint(&dir)).await;
+            // A read that failed is repeated at the next check.
             if let Ok(now) = now
                 && last.as_ref() != Some(&now)
             {

@@ -112,6 +112,7 @@ fn write(path: &Path, all: &Value) -> Result<(), Error> {
 /// Replaces or adds the entries.
 fn merge(all: &mut Value, own: &Value) {
     for list in LISTS {
+        // The gateway's own file has exactly one entry of each.
         let mut entry = own.get(list).items().first().cloned().unwrap_or_default();
         entry.set(&["name"], NAME);
         if list == "contexts" {

@@ -130,6 +130,7 @@ fn measure(dir: &Path) -> io::Result<Vec<Duration>> {
     let (start, mut times) = (Instant::now(), Vec::new());
     while times.len() < SYNCS && start.elapsed() < LIMIT {
         let began = Instant::now();
+        // The same block each time: a growing file would also sync its new size.
         scratch.1.write_all_at(&block, 0)?;
         scratch.1.sync_data()?;
         times.push(began.elapsed());

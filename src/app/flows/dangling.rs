@@ -6,6 +6,7 @@ use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::{Value, time};
 use crate::client::Informer;
+use crate::flowcontrol::IndexedSchema;
 use crate::json;
 use crate::registry::schema::reset_set;
 use crate::registry::store::Store;
@@ -24,7 +25,7 @@ const MAX_CONCURRENT_WRITES: usize = 16;
 /// The controller of the conditions.
 pub(crate) struct Dangling {
     pub(super) store: Arc<Store>,
-    pub(super) schemas: Informer<Value>,
+    pub(super) schemas: Informer<IndexedSchema>,
     pub(super) levels: Informer<Value>,
     /// Notified when a schema or a level has changed.
     pub(super) changed: Arc<Notify>,
@@ -52,20 +53,28 @@ impl Dangling {
     }
 
     async fn pass(&self) -> Result<()> {
-        let (schemas, levels) = (self.schemas.snapshot(), self.levels.snapshot());
-        let pending: Vec<_> = schemas
-            .values()
-            .filter_map(|schema| {
-                let level = schema.str_at(&["spec", "priorityLevelConfiguration", "name"]);
-                let condition = pending_condition(schema, level, levels.contains_key(level))?;
-                Some(self.write(schema.name(), condition))
-            })
+        let writes: Vec<_> = self
+            .pending()
+            .into_iter()
+            .map(|(name, condition)| async move { self.write(&name, condition).await })
             .collect();
         // Together, so that on a first start they share commits of the store.
-        stream::iter(pending)
+        stream::iter(writes)
             .buffer_unordered(MAX_CONCURRENT_WRITES)
             .fold(Ok(()), async |all: Result<()>, each| all.and(each))
             .await
+    }
+
+    /// The schemas whose condition is due, by name. Copied, because a snapshot that is held during the writes is freed
+    /// after them, on a reactor, with the replaced rules.
+    fn pending(&self) -> Vec<(String, Value)> {
+        let (schemas, levels) = (self.schemas.snapshot(), self.levels.snapshot());
+        let pending = |object: &Value| {
+            let level = object.str_at(&["spec", "priorityLevelConfiguration", "name"]);
+            let condition = pending_condition(object, level, levels.contains_key(level))?;
+            Some((object.name().to_owned(), condition))
+        };
+        schemas.values().filter_map(|schema| pending(&schema.object)).collect()
     }
 
     async fn write(&self, name: &str, mut condition: Value) -> Result<()> {

@@ -44,6 +44,7 @@ impl Queue {
     /// Adds an event, without its objects if there is no capacity for them. False if there is none for the event at
     /// all; does not wait.
     pub(super) fn add(&self, event: Arc<Event>) -> bool {
+        // Reserved first: a full queue must not cost the event a share, nor a copy without its objects.
         let Ok(place) = self.events.try_reserve() else {
             return false;
         };
@@ -159,6 +160,7 @@ impl Worker {
         for waiting in batch {
             // Encoded a second time by the sink; only with a byte limit, which is off by default.
             let size = waiting.event.encode(false).len();
+            // Not for the first event: one that is too large alone must not leave an empty batch behind.
             if bytes > 0 && bytes + size > most {
                 parts.push(Vec::new());
                 bytes = 0;

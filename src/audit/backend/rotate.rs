@@ -93,6 +93,7 @@ impl RotatingFile {
             renamed => renamed?,
         }
         self.file = create(&self.path)?;
+        // Not before: if the file cannot be created, the next write tries to rotate again.
         self.size = 0;
         // If a maintenance run is still active, skip this one: the next rotation looks at all files again.
         if self.maintenance.as_ref().is_none_or(JoinHandle::is_finished) {

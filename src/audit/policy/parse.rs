@@ -44,6 +44,7 @@ const MAX_BYTES: u64 = 4 << 20;
 
 pub(super) fn file(path: &Path) -> Result<Policy, PolicyError> {
     let read = || {
+        // Asked before reading: the path may name something that does not fit into memory.
         let size = std::fs::metadata(path)?.len();
         if size > MAX_BYTES {
             return Err(InvalidPolicy::TooLarge(size));
@@ -168,6 +169,7 @@ impl Reader {
         self.strict("", file, POLICY)?;
         let declared = (file.str_at(&["apiVersion"]), file.str_at(&["kind"]));
         if declared != ("audit.k8s.io/v1", "Policy") {
+            // Reported at the field that differs, for its line.
             let path = if declared.0 == "audit.k8s.io/v1" {
                 "kind"
             } else {

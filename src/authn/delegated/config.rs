@@ -57,6 +57,7 @@ impl Configuration {
                 group: names("requestheader-group-headers")?,
                 extra_prefix: list("requestheader-extra-headers-prefix")?
                     .into_iter()
+                    // `HeaderName` is lower-case, and the prefixes are compared with it.
                     .map(|p| p.to_ascii_lowercase())
                     .collect(),
             },

@@ -158,6 +158,7 @@ impl PublicKey {
             id: URL_SAFE_NO_PAD.encode(digest(&SHA256, der).as_ref()),
             spki: der.to_vec(),
             kind,
+            // A PEM file has no `alg`: any algorithm of the key's type is accepted.
             only: None,
         })
     }

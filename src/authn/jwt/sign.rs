@@ -32,6 +32,7 @@ impl fmt::Debug for Signer {
 
 fn signing(curve: Curve) -> &'static EcdsaSigningAlgorithm {
     match curve {
+        // At fixed width, as JWS has them, and not in ASN.1.
         Curve::P256 => &signature::ECDSA_P256_SHA256_FIXED_SIGNING,
         Curve::P384 => &signature::ECDSA_P384_SHA384_FIXED_SIGNING,
         Curve::P521 => &signature::ECDSA_P521_SHA512_FIXED_SIGNING,
@@ -58,6 +59,7 @@ impl Signer {
     /// # Errors
     /// Like [`Signer::from_pem`].
     pub fn from_der(der: &[u8]) -> Result<Self, KeyError> {
+        // By trial instead of by the PEM label: `PRIVATE KEY` may hold either type.
         if let Ok(pair) = RsaKeyPair::from_pkcs8(der).or_else(|_| RsaKeyPair::from_der(der)) {
             let spki = pair
                 .public_key()

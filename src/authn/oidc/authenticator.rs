@@ -82,6 +82,7 @@ pub(super) fn set(providers: Vec<(JwtIssuer, Provider)>, tasks: &TaskGroup) -> J
     let start = |(issuer, provider): (JwtIssuer, Provider)| {
         let provider = Arc::new(provider);
         let (discovered, stop, dropped) = (provider.clone(), tasks.stop_signal().clone(), provider.dropped.clone());
+        // Fails only while the server ends, which then needs no keys any more.
         tasks.spawn(format!("discovery of {}", issuer.url), async move {
             // All three branches end the task and lose nothing, so the order does not matter.
             tokio::select! {
@@ -165,6 +166,7 @@ impl JwtAuthenticator {
             return Err(AuthenticationError::new("oidc: authenticator not initialized"));
         }
         let token = Token::parse(text).map_err(unverified)?;
+        // In go-oidc's order, which decides the message.
         self.check_claims(&token, now)?;
         if !self.issuer.algorithms.contains(&token.algorithm) {
             return Err(unverified(format!(

@@ -176,6 +176,7 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn check_fields(&mut self, v: &Value, path: &str, fields: &[&str]) -> Result<(), Error> {
         let Some(map) = v.as_object() else {
+            // As in Go, null is the same as absent.
             return match v.is_null() {
                 true => Ok(()),
                 false => Err(Error::expected(path, "an object")),
@@ -223,6 +224,7 @@ impl Reader<'_> {
                     .push(FieldError::duplicate(&path.child("url"), issuer.url.as_str()));
             }
             let discovery = issuer.discovery_url.as_deref();
+            // Two providers behind one document could not both be named by its `issuer`.
             if discovery.is_some() && issuers.iter().any(|other| other.discovery_url.as_deref() == discovery) {
                 let path = path.child("discoveryURL");
                 self.errors

@@ -54,6 +54,7 @@ static ON_CLAIMS: LazyLock<(Environment, Schema)> =
 /// The expressions on the user: `kubernetes.UserInfo`.
 static ON_USER: LazyLock<(Environment, Schema)> = LazyLock::new(|| {
     let text = || Schema::scalar(Type::String, u64::MAX);
+    // Without bounds: what an evaluation costs is counted while it runs.
     let texts = || Schema::list(text(), u64::MAX);
     let values = Schema {
         escaped_key: true,

@@ -23,6 +23,7 @@ pub(crate) struct Documents {
 impl Documents {
     /// `None` if the issuer is not an https URL without query and fragment; upstream then serves none.
     pub(crate) fn new(issuer: &str, keys: &VerificationKeys, key_set_uri: &str) -> Option<Self> {
+        // `Uri` drops the fragment when it parses, hence the search in the text below.
         let url: http::Uri = issuer.parse().ok()?;
         if url.scheme_str() != Some("https") || issuer.contains(['?', '#']) {
             return None;
@@ -40,6 +41,7 @@ impl Documents {
         // Sorted and distinct, as upstream's.
         let algorithms: BTreeSet<&str> = keys.iter().map(|k| k.algorithm().name()).collect();
         let algorithms: Vec<String> = algorithms.into_iter().map(quote).collect();
+        // By hand, for upstream's order of the members.
         format!(
             r#"{{"issuer":{},"jwks_uri":{},"response_types_supported":["id_token"],"subject_types_supported":["public"],"id_token_signing_alg_values_supported":[{}]}}"#,
             quote(&self.issuer),

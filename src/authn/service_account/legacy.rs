@@ -40,6 +40,7 @@ impl Check<'_> {
         let private = |name: &str| claims.str_at(&[&format!("kubernetes.io/serviceaccount/{name}")]);
         let (namespace, secret) = (private("namespace"), private("secret.name"));
         let (name, uid) = (private("service-account.name"), private("service-account.uid"));
+        // In upstream's order, which decides the message.
         for (word, value) in [
             ("sub", claim("sub")),
             ("namespace", namespace),
@@ -82,6 +83,8 @@ impl LegacyLookup<'_> {
             dependency,
         } = match objects.get("secrets", namespace, secret).await {
             Ok(Some(stored)) if !stored.object.is_being_deleted() => stored,
+            // A failed read, too, as upstream: rather refuse a valid token for a moment than accept a revoked
+            // one.
             _ => return refused("Token has been invalidated"),
         };
         // A Secret whose token was replaced revokes the old one, although its signature still verifies.

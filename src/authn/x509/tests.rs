@@ -1,7 +1,7 @@
 use super::*;
 use crate::request::TrustAnchors;
 use http::HeaderMap;
-use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, SanType};
 
 struct Anchors(Vec<TrustAnchor<'static>>);
 
@@ -56,6 +56,15 @@ impl Ca {
         Arc::new(vec![params.signed_by(&key, &self.issuer).unwrap().der().clone()])
     }
 
+    /// A client whose certificate has more than 16 KiB of names.
+    pub(crate) fn large_client(&self, cn: &str) -> Arc<Vec<CertificateDer<'static>>> {
+        let name = |i| SanType::DnsName(format!("{i}.example.com").try_into().expect("the name is ASCII"));
+        self.sign(|p| {
+            p.distinguished_name.push(DnType::CommonName, cn);
+            p.subject_alt_names = (0..1_500).map(name).collect();
+        })
+    }
+
     pub(crate) fn client(&self, cn: &str, groups: &[&str]) -> Arc<Vec<CertificateDer<'static>>> {
         self.sign(|p| {
             p.distinguished_name.push(DnType::CommonName, cn);
@@ -92,6 +101,27 @@ async fn the_subject_names_user_and_groups() {
     assert!(id.starts_with("X509SHA256=") && id.len() == 75, "{id}");
     let again = ask(&a, &chain, &HeaderMap::new()).await.unwrap().unwrap();
     assert!(Arc::ptr_eq(&user, &again), "cached for the connection");
+}
+
+#[tokio::test]
+async fn large_chains_are_not_verified_on_the_reactor() {
+    let ca = ca("ca");
+    let a = X509::new(ca.pool());
+    let headers = HeaderMap::new();
+    let sync = |chain: &Arc<Vec<CertificateDer<'static>>>| {
+        a.authenticate_sync(Credentials {
+            headers: &headers,
+            peer: Some(chain),
+            path: "/",
+            warnings: None,
+        })
+    };
+    assert!(matches!(sync(&ca.client("jane", &[])), SyncOutcome::Authenticated(_)));
+    let large = ca.large_client("jane");
+    assert!(matches!(sync(&large), SyncOutcome::Unknown));
+    let user = ask(&a, &large, &headers).await.unwrap().unwrap();
+    assert_eq!(user.name, "jane");
+    assert!(matches!(sync(&large), SyncOutcome::Authenticated(_)), "remembered");
 }
 
 #[tokio::test]

@@ -21,6 +21,7 @@ macro_rules! flags {
     (@ rejected $reason:expr) => { Support::Rejected($reason) };
 }
 
+// Reasons that several flags share.
 const CACHE: &str = "every kind is always served from memory";
 const LEADER: &str = "coordinated leader election is not in this release";
 const PEERS: &str = "gateways do not proxy to each other in this release";

@@ -46,6 +46,7 @@ const ALL: &[(&str, bool)] = &[
     ("MutatingAdmissionWebhook", true),
     ("ValidatingAdmissionPolicy", true),
     ("ValidatingAdmissionWebhook", true),
+    // After the others, so that what they reject is not charged.
     ("ResourceQuota", true),
     ("AlwaysDeny", false),
 ];

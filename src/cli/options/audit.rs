@@ -51,6 +51,7 @@ impl AuditOptions {
             log: log(values)?,
             webhook: webhook(values)?,
         };
+        // Warnings only: upstream accepts these combinations, too.
         if me.policy.is_none() {
             let idle = [
                 (me.log.is_some(), "audit-log-path"),

@@ -243,6 +243,7 @@ impl ServiceAccountOptions {
     fn read(values: &Values) -> Result<Self, UsageError> {
         let issuers = list_or(values, "service-account-issuer", ISSUER);
         for (n, issuer) in issuers.iter().enumerate() {
+            // By RFC 7519 any string may be an issuer, but one with a colon must be a URI.
             if issuer.contains(':') && !issuer.contains("://") {
                 return Err(UsageError::invalid(
                     "service-account-issuer",
@@ -256,6 +257,7 @@ impl ServiceAccountOptions {
             }
         }
         let max_expiration = values.duration("service-account-max-token-expiration")?;
+        // Upstream's bounds.
         const HOUR: Duration = Duration::from_secs(3600);
         const MAX: Duration = Duration::from_secs(1 << 32);
         if !max_expiration.is_zero() && !(HOUR..=MAX).contains(&max_expiration) {

@@ -83,6 +83,7 @@ impl NetworkOptions {
             service_cidrs.push(cidr);
         }
         match service_cidrs.as_slice() {
+            // The flag is given empty, so the default of the table does not apply.
             [] => service_cidrs.push(parse("10.0.0.0/24")?),
             [_] => {}
             [a, b] if a.network.is_ipv4() != b.network.is_ipv4() => {}

@@ -126,6 +126,7 @@ fn bytes(values: &Values, flag: &'static str) -> Result<usize, UsageError> {
 
 /// Memory available to this process in bytes: that of the machine, or of its control group if less.
 fn available_memory() -> Option<usize> {
+    // In a container, the root that is mounted is the container's own group (version 2).
     let group = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
     let group = group.and_then(|text| text.trim().parse::<usize>().ok());
     let machine = std::fs::read_to_string("/proc/meminfo").ok();
@@ -200,6 +201,7 @@ impl EtcdOptions {
 fn overrides(given: &[String]) -> Result<Vec<(GroupResource, Vec<String>)>, UsageError> {
     let one = |text: &String| {
         let (resource, servers) = text.split_once('#')?;
+        // The slash is required also for the core group: `/events`.
         let (group, resource) = resource.split_once('/')?;
         let servers: Vec<String> = servers.split(';').map(str::to_owned).collect();
         let fine = !resource.is_empty() && !resource.contains('/') && servers.iter().all(|s| s.contains("://"));

@@ -80,6 +80,7 @@ pub(super) fn error_text(status: StatusCode, content_type: Option<&str>, body: &
     let fixed = match status.as_u16() {
         400 => "the server rejected our request for an unknown reason",
         401 => "the server has asked for the client to provide credentials",
+        // The body itself, as in upstream: it says who may not do what.
         403 => return shown,
         404 => "the server could not find the requested resource",
         405 => "the server does not allow this method on the requested resource",
@@ -110,6 +111,7 @@ fn broken_off(error: &(dyn Error + 'static)) -> String {
     let mut text = String::new();
     let mut next = Some(error);
     while let Some(cause) = next {
+        // hyper wraps the I/O error, which alone is what Go reports.
         if let Some(e) = cause.downcast_ref::<io::Error>() {
             return match e.kind() {
                 io::ErrorKind::UnexpectedEof => "unexpected EOF".to_owned(),

@@ -81,11 +81,13 @@ impl Entered<'_> {
     /// Records how the call ended.
     pub(crate) fn record(self, took: Duration, failure: Option<&CallError>) {
         let mut state = self.circuit.lock();
+        // An error response, however slow, is an answer: the webhook works.
         let slow = failure.filter(|why| took >= SLOW && matches!(why, CallError::Transport(_) | CallError::Timeout(_)));
         let Some(why) = slow else {
             // An answer, or a failure that cost nothing: the webhook is back, or callers find out quickly
             // that it is not.
             *state = State {
+                // Not reset: calls that are still under way compare it with the count when they began.
                 openings: state.openings,
                 ..State::default()
             };
@@ -98,6 +100,7 @@ impl Entered<'_> {
         }
         state.slow_failures += 1;
         if state.slow_failures >= FAILURES {
+            // Zero at the first opening, hence the lower bound.
             state.pause = (state.pause * 2).clamp(FIRST_PAUSE, MAX_PAUSE);
             state.open = Some((Instant::now() + state.pause, why.clone()));
             state.openings += 1;

@@ -87,6 +87,7 @@ impl Target {
         match self {
             Self::Url(uri) => {
                 let host = uri.host().unwrap_or_default();
+                // A certificate names an IPv6 address without the brackets of the URL.
                 host.trim_start_matches('[').trim_end_matches(']').to_owned()
             }
             Self::Service { namespace, name, .. } => format!("{name}.{namespace}.svc"),

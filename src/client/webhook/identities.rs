@@ -91,6 +91,7 @@ impl Identities {
         let contexts = document.get("contexts").items();
         let context = contexts
             .iter()
+            // Without a current context, a context without a name must not be taken for it.
             .find(|c| !current.is_empty() && c.str_at(&["name"]) == current);
         let user = context.map_or("", |c| c.str_at(&["context", "user"]));
         let current = users.iter().find(|(name, _)| name == user).map(|(_, i)| i.clone());
@@ -128,6 +129,7 @@ impl Identity {
                 let chain = CertificateDer::pem_slice_iter(chain).collect::<Result<Vec<_>, _>>();
                 let chain = chain.map_err(InvalidIdentity::Certificate)?;
                 let key = PrivateKeyDer::from_pem_slice(key).map_err(InvalidIdentity::Key)?;
+                // Fails if the key is not that of the certificate: better now than at the first call.
                 let pair = CertifiedKey::from_der(chain, key, provider).map_err(InvalidIdentity::Pair)?;
                 Some(Arc::new(pair))
             }

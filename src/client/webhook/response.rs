@@ -59,6 +59,7 @@ impl ResponsePermits {
         if expected > max {
             return Err(ReadError::TooLarge);
         }
+        // Not what the header announces: without a permit, only a small response may take memory.
         let mut bytes = Vec::with_capacity(expected.min(SMALL));
         let mut permit = None;
         while let Some(frame) = body.frame().await {

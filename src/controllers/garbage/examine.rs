@@ -179,6 +179,7 @@ impl Collector {
         };
         let namespace = key.split_once('/').map_or("", |(ns, _)| ns);
         let path = Path::of(&resource.group, &resource.version, namespace, &resource.resource);
+        // Any revision will do, since an `Owner` has none.
         let owner = |v: Value| Owner::from(&Tracked::from_value(&v, Revision(0)));
         let live = self.api.extract(path.name(&reference.name), JSON, owner).await;
         Ok(found(live)?.into())
@@ -189,6 +190,7 @@ impl Collector {
         let mut after = None;
         loop {
             {
+                // In a block, so that the lock is not held while other tasks get their turn.
                 let graph = self.graph();
                 let batch = graph.dependents_after(uid, after.as_ref(), BATCH);
                 let waits = |d: &Uid| graph.node(d).is_some_and(|n| n.object.waits_for_dependents());

@@ -252,6 +252,7 @@ impl<K: Clone> Graph<K> {
                 self.note_unblocked(owner, items);
             }
             Step::Gone => {
+                // Without an entry it has no dependents to examine.
                 if let Some(owner) = self.owners.get_mut(of) {
                     owner.gone = true;
                     // Nothing may be confirmed for it any more.

@@ -46,6 +46,7 @@ impl Collector {
             let Some(last) = batch.last().cloned() else { break };
             after = Some(last);
             let orphaned = batch.into_iter().map(|dependent| self.orphan_one(dependent, uid));
+            // Boxed: a batch of requests in one future would be large.
             let mut orphaned = futures_util::stream::iter(orphaned).buffer_unordered(BATCH).boxed();
             while let Some(result) = orphaned.next().await {
                 // One failure does not stop the others. The finalizer stays until a retry finds no dependents.

@@ -11,6 +11,7 @@ pub(crate) fn report(namespace: &mut Value, progress: &Progress, now: &str) {
         true => ", and others",
         false => "",
     };
+    // In upstream's order.
     let conditions = [
         (
             "NamespaceDeletionDiscoveryFailure",

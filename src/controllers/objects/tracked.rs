@@ -13,6 +13,7 @@ pub(crate) const FOREGROUND: &str = "foregroundDeletion";
 /// The finalizer of an object whose dependents are to lose their reference to it.
 pub(crate) const ORPHAN: &str = "orphan";
 
+// Shared, since informers, graph and queues hold the same UID many times.
 pub(crate) type Uid = Arc<str>;
 
 /// The informers' record of an object of any kind.
@@ -20,6 +21,7 @@ pub(crate) type Uid = Arc<str>;
 pub(crate) struct Tracked {
     pub uid: Uid,
     pub revision: Revision,
+    // Not a `Vec`, whose capacity would cost a word for every object of the cluster.
     pub owners: Box<[OwnerReference]>,
     /// Has a deletion timestamp.
     pub deleting: bool,

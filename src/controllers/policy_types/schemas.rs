@@ -60,6 +60,7 @@ impl Schemas {
         if wanted.is_empty() {
             return Ok(Vec::new());
         }
+        // Read each time: by the hashes in its addresses, documents that have changed are noticed.
         let index = self.api.get("/openapi/v3").await?;
         let address = |of: &Gvk| -> Option<Str> {
             let at = index.at(&["paths", &of.document(), "serverRelativeURL"]).as_str()?;
@@ -165,6 +166,7 @@ impl<'a> Reader<'a> {
 
     fn declare_resolved(&mut self, v: &'a Value, name: &str, root: bool) -> Result<Option<Schema>, Unusable> {
         let format = v.str_at(&["format"]);
+        // As upstream: CEL has no such type, so any value passes the check.
         if format == "int-or-string" || is_set(v, "x-kubernetes-int-or-string") {
             return Ok(Some(Schema::any()));
         }

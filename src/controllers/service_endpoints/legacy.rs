@@ -214,6 +214,7 @@ fn corrected(service: &Service, namespace: &str, pods: &[Arc<Pod>], live: Option
     let mut labels = service.labels().as_object().cloned().unwrap_or_default();
     match service.is_headless() {
         true => labels.insert(HEADLESS, ""),
+        // It may be one of the Service's own labels.
         false => labels.remove(HEADLESS),
     };
     // Tells EndpointSlice mirroring and users that the object is generated.

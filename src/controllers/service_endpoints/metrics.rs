@@ -38,6 +38,7 @@ impl SliceMetrics {
         families.removed.observe(counts.removed as f64);
         let changed = writes.create.len() + writes.update.len() + writes.delete.len();
         let distribution = service.traffic_distribution();
+        // The annotation takes precedence over the distribution, which then does not count.
         let labels = match service.has_topology_mode() {
             true => ["Auto", ""],
             false => ["Disabled", distribution],

@@ -50,6 +50,7 @@ pub(crate) fn start(term: &Term) {
     let changed = queue.clone();
     let followed = term.inform(("", "endpoints"), EndpointsFlags::from_entry, |known| {
         known.subscribe(move |change: &Change<'_, EndpointsFlags>| {
+            // Both sides: an object that is no longer mirrored loses its slices.
             let sides = [change.old, change.new].into_iter().flatten();
             if sides.into_iter().any(|e| is_mirrored(e)) {
                 changed.add(change.key.into());
@@ -260,6 +261,7 @@ fn slice(endpoints: &Value, ports: &Ports, ipv6: bool, old: Option<&Value>, desi
     labels.insert(SERVICE_NAME, endpoints.name());
     labels.insert(MANAGED_BY, MANAGER);
     slice.set_meta("labels", labels);
+    // As upstream: these two describe the Endpoints object itself.
     let annotations = without(endpoints.at(&["metadata", "annotations"]), &[TRIGGER_TIME, APPLIED]);
     if !annotations.is_empty() {
         slice.set_meta("annotations", annotations);
@@ -275,11 +277,13 @@ fn slice(endpoints: &Value, ports: &Ports, ipv6: bool, old: Option<&Value>, desi
 
 /// Whether a slice has the content that it should have.
 fn is_current(slice: &Value, wanted: &Value) -> bool {
+    // The order of the endpoints in a slice has no meaning.
     let by_identity = |slice: &Value| -> Endpoints {
         let all = slice.get("endpoints").items().iter();
         all.map(|e| (identity(e), e.clone())).collect()
     };
     let (current, desired) = (by_identity(slice), by_identity(wanted));
+    // Not the ports and the family, by which the slice was found.
     let equal = ["labels", "annotations", "ownerReferences"]
         .iter()
         .all(|key| slice.at(&["metadata", key]) == wanted.at(&["metadata", key]));

@@ -43,6 +43,7 @@ impl Subset {
     }
 
     pub(crate) fn to_value(&self) -> Value {
+        // Empty members are left out, as by Go's `omitempty`.
         let mut subset = Map::new();
         for (key, addresses) in [("addresses", &self.ready), ("notReadyAddresses", &self.unready)] {
             if !addresses.is_empty() {

@@ -192,6 +192,7 @@ impl Workloads {
             return;
         }
         {
+            // Released before the observers are called.
             let mut index = self.index.lock();
             let first = |s: &Arc<Service>| s.selector.first().cloned();
             if let Some(label) = change.old.and_then(first) {
@@ -207,6 +208,7 @@ impl Workloads {
     }
 
     fn pod_changed(&self, change: &Change<'_, Pod>) {
+        // Most updates of a Pod change nothing that is kept of it.
         if change.old == change.new {
             return;
         }

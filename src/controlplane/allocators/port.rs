@@ -82,6 +82,7 @@ impl PortAllocator {
     /// Makes the ports that are taken those of the record in the store, which other gateways change as well.
     /// Ports whose owner is known keep it.
     pub(crate) fn adopt(&self, record: &BTreeSet<u16>) {
+        // A record may hold ports of a range that was configured before; those are not allocated here.
         let ports = record.iter().filter_map(|p| self.index(i64::from(*p)).ok());
         self.range.adopt(&ports.collect());
     }

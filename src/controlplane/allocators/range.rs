@@ -60,6 +60,7 @@ impl RangeAllocator {
     /// # Errors
     /// [`AllocationError::AlreadyAllocated`] if the range is exhausted.
     pub(crate) fn allocate_next(&self, owner: &str, random: u64) -> Result<u64, AllocationError> {
+        // Held from the search to the insertion, or two Services could find the same number.
         let mut allocated = self.lock();
         if allocated.len() as u64 >= self.size {
             return Err(AllocationError::AlreadyAllocated);

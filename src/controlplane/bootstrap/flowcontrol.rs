@@ -106,6 +106,7 @@ fn schemas() -> Vec<DefaultObject> {
 }
 
 async fn ensure_all(store: &Store, defaults: Vec<DefaultObject>) -> Result<()> {
+    // From a list taken before anything is created, so that what this pass makes is never in it.
     let mut obsolete = Vec::new();
     for entry in store.list_entries("").await? {
         let live = entry.decode();
@@ -143,6 +144,7 @@ async fn ensure_one(store: &Store, wanted: DefaultObject) -> Result<()> {
     let Some(live) = find(store, "", wanted.object.name()).await? else {
         return create_if_missing(store, wanted.object, MANAGER).await;
     };
+    // Compared first: the pass runs every minute, and normally has nothing to write.
     if reconciled(&live, &wanted) == live {
         return Ok(());
     }
@@ -163,6 +165,7 @@ fn reconciled(live: &Value, wanted: &DefaultObject) -> Value {
     }
     if restore {
         let mut spec = wanted.object.get("spec").clone();
+        // The only part of a mandatory spec that an administrator may set.
         let own = live.at(&["spec", "exempt"]);
         if !own.is_null() && !spec.get("exempt").is_null() {
             spec.set(&["exempt"], own.clone());

@@ -66,6 +66,7 @@ pub(crate) fn spawn(group: &TaskGroup, plane: Arc<ControlPlane>, host_name: &str
                 () = tokio::time::sleep(next) => {}
             }
         }
+        // So that others need not wait an hour to see that this server is gone.
         report("deleting the identity lease", lease.delete(store).await);
     })
 }
@@ -120,6 +121,7 @@ fn is_expired(lease: &Value, now: OffsetDateTime) -> bool {
 async fn delete(store: &Store, name: &str) -> Result<()> {
     match store.delete_by_name(&Context::system(NAMESPACE), name).await {
         Ok(_) => Ok(()),
+        // Another server's collector may have been faster.
         Err(e) if e.code == 404 => Ok(()),
         Err(e) => Err(e),
     }
@@ -136,6 +138,7 @@ impl Lease {
     fn of(host_name: &str) -> Self {
         let name = name(host_name);
         Self {
+            // A new one for each process: a restart is another holder of the same Lease.
             holder: format!("{name}_{}", names::uid()),
             name,
             host_name: host_name.to_owned(),
@@ -153,6 +156,7 @@ impl Lease {
             });
             return create_if_missing(store, object, MANAGER).await;
         };
+        // Only the time: the rest of the Lease was written when this process created it.
         change(store, &live, MANAGER, |lease| {
             lease.set(&["spec", "renewTime"], now.as_str());
         })

@@ -116,6 +116,7 @@ async fn ensure_one(store: &Store, wanted: Value) -> Result<()> {
         store.delete(&Context::system(&namespace), &name, &options).await?;
         return create_if_missing(store, wanted, MANAGER).await;
     }
+    // Compared first: the pass runs every minute, and normally has nothing to write.
     if extended(&live, &wanted) == live {
         return Ok(());
     }
@@ -128,6 +129,7 @@ fn extended(live: &Value, wanted: &Value) -> Value {
     for key in ["labels", "annotations"] {
         let members = wanted.at(&["metadata", key]).as_object();
         for (name, value) in members.into_iter().flat_map(|m| m.iter()) {
+            // Values that an administrator has changed stay.
             if live.at(&["metadata", key, name]).is_null() {
                 v.set(&["metadata", key, name], value.clone());
             }

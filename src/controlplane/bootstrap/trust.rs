@@ -92,6 +92,8 @@ pub(super) async fn reconcile(plane: Arc<ControlPlane>, trust: watch::Receiver<A
             // Only debug: `ensure` publishes every minute, whether or not the watch runs.
             tracing::debug!("the watch of {NAME} failed: {e}");
         }
+        // Also after a watch that ended in order, so that a store which ends it at once is not asked in a
+        // loop.
         tokio::time::sleep(RETRY).await;
     }
 }

@@ -296,6 +296,7 @@ async fn review(
     scope: Scope,
 ) -> Result<Value> {
     if scope == Scope::Local && object.namespace().is_empty() {
+        // Validation compares it with the attributes, and clients usually leave it to the path.
         object.set_meta("namespace", cx.namespace.as_str());
     }
     let errors = check(&object, scope);

@@ -12,6 +12,7 @@ pub(crate) struct SelfSubjectRulesReview(pub ReviewDependencies);
 
 fn resource_rule(rule: &PolicyRule) -> Option<Value> {
     let mut v = rule.to_value();
+    // One rule may grant both; upstream lists the two parts apart.
     v.unset(&["nonResourceURLs"]);
     (!rule.resources.is_empty()).then_some(v)
 }

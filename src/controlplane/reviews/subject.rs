@@ -5,7 +5,7 @@ use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::time;
 use crate::apimachinery::value::{Map, Value};
 use crate::authn::bearer::INVALID;
-use crate::authn::{PresentedToken, TokenUser};
+use crate::authn::{AuthenticationError, PresentedToken, TokenUser};
 use crate::controlplane::fields::strings;
 use crate::registry::resource::CreateHandler;
 use crate::registry::strategy::Context;
@@ -40,8 +40,11 @@ fn user_info(user: &UserInfo) -> Value {
 }
 
 impl TokenReview {
-    async fn evaluate(&self, token: &str, audiences: &[&str]) -> Value {
-        let refused = |why: &str| crate::json!({"error": why, "user": {}});
+    async fn authenticate(
+        &self,
+        token: &str,
+        audiences: &[&str],
+    ) -> std::result::Result<TokenUser, AuthenticationError> {
         // Upstream authenticates a fake request with this Authorization header, so the token is parsed as a
         // header is: it ends at the first space, and one of only spaces is missing.
         let word = token.trim_end().split(' ').next().unwrap_or_default();
@@ -50,33 +53,49 @@ impl TokenReview {
             audiences => audiences.iter().map(|a| (*a).to_owned()).collect(),
         };
         // Without a token the fake request is anonymous, if such requests are accepted.
-        let found = if word.is_empty() && self.0.anonymous {
-            TokenUser {
-                audiences: audiences.clone(),
+        if word.is_empty() && self.0.anonymous {
+            return Ok(TokenUser {
+                audiences,
                 ..TokenUser::from(Arc::new(UserInfo::anonymous()))
-            }
-        } else {
-            let presented = PresentedToken {
-                token: word,
-                audiences: &audiences,
-            };
-            match self.0.tokens.authenticate_token(presented).await {
-                Ok(Some(found)) => found,
-                Ok(None) => return refused(INVALID),
-                Err(e) => return refused(&beside_loopback(&e.0)),
-            }
+            });
+        }
+        let presented = PresentedToken {
+            token: word,
+            audiences: &audiences,
         };
-        let mut user = (*found.user).clone();
-        // Upstream wraps its authenticators to add this group (`NewAuthenticatedGroupAdder`).
-        if !user.in_group(AUTHENTICATED) && !user.in_group(UNAUTHENTICATED) {
-            user.groups.push(AUTHENTICATED.to_owned());
+        match self.0.tokens.authenticate_token(presented).await {
+            Ok(Some(found)) => Ok(found),
+            Ok(None) => Err(AuthenticationError(INVALID.to_owned())),
+            Err(e) => Err(AuthenticationError(beside_loopback(&e.0))),
         }
-        let mut status = crate::json!({"authenticated": true});
-        status.set(&["user"], user_info(&user));
-        if !found.audiences.is_empty() {
-            status.set(&["audiences"], found.audiences);
+    }
+}
+
+/// Enters the result into the status that the client has sent, of which upstream keeps what it does not set.
+fn record(status: &mut Value, found: std::result::Result<TokenUser, AuthenticationError>) {
+    match found {
+        Ok(found) => {
+            // Copied, because the authenticator's cache shares it.
+            let mut user = (*found.user).clone();
+            // Upstream wraps its authenticators to add this group (`NewAuthenticatedGroupAdder`).
+            if !user.in_group(AUTHENTICATED) && !user.in_group(UNAUTHENTICATED) {
+                user.groups.push(AUTHENTICATED.to_owned());
+            }
+            status.set(&["authenticated"], true);
+            status.set(&["user"], user_info(&user));
+            status.unset(&["audiences"]);
+            if !found.audiences.is_empty() {
+                status.set(&["audiences"], found.audiences);
+            }
         }
-        status
+        Err(why) => {
+            status.unset(&["authenticated"]);
+            status.set(&["error"], why.0);
+            // A struct in Go, which is always written.
+            if status.get("user").is_null() {
+                status.set(&["user"], Value::object());
+            }
+        }
     }
 }
 
@@ -99,7 +118,11 @@ impl CreateHandler for TokenReview {
                 "token is required for TokenReview in authentication",
             ));
         }
-        let status = self.evaluate(&token, &strings(object.at(&["spec", "audiences"]))).await;
+        let found = self
+            .authenticate(&token, &strings(object.at(&["spec", "audiences"])))
+            .await;
+        let mut status = object.get("status").clone();
+        record(&mut status, found);
         object.set(&["status"], status);
         Ok(object)
     }

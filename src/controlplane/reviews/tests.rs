@@ -43,8 +43,13 @@ fn review_dependencies() -> ReviewDependencies {
 }
 
 async fn token(spec: Value) -> Result<Value> {
+    token_with_status(spec, Value::Null).await
+}
+
+async fn token_with_status(spec: Value, status: Value) -> Result<Value> {
     let mut v = json!({"kind": "TokenReview"});
     v.set(&["spec"], spec);
+    v.set(&["status"], status);
     let answer = TokenReview(review_dependencies())
         .answer(&Context::system(""), v)
         .await?;
@@ -76,6 +81,27 @@ async fn token_reviews_match_upstream() {
         token(json!({"token": ""})).await.unwrap_err().message,
         "token is required for TokenReview in authentication"
     );
+}
+
+#[tokio::test]
+async fn a_token_review_keeps_what_it_does_not_set_of_a_status() {
+    let own = "https://kubernetes.default.svc";
+    let sent =
+        json!({"authenticated": true, "error": "e", "audiences": ["a"], "user": {"uid": "u", "extra": {"k": ["v"]}}});
+    let refused = token_with_status(json!({"token": "bogus"}), sent.clone())
+        .await
+        .unwrap();
+    assert_eq!(
+        refused,
+        json!({"error": "invalid bearer token", "audiences": ["a"], "user": {"uid": "u", "extra": {"k": ["v"]}}})
+    );
+    let known = json!({"token": "limitedtoken", "audiences": [own, "x", own]});
+    let known = token_with_status(known, sent).await.unwrap();
+    assert_eq!(known.str_at(&["error"]), "e");
+    assert_eq!(known.str_at(&["user", "uid"]), "limited-uid");
+    assert!(known.at(&["user", "extra"]).is_null());
+    // As often as they were asked for.
+    assert_eq!(known.get("audiences"), &json!([own, own]));
 }
 
 async fn access(meta: Value, spec: Value) -> std::result::Result<Value, String> {

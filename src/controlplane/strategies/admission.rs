@@ -1,6 +1,6 @@
 //! Strategy of the admissionregistration.k8s.io kinds: webhook configurations, policies and bindings.
 
-use super::common::{bump_generation, first_generation, keep_all_but_status, keep_meta};
+use super::common::{bump_generation, first_generation, keep_all_but_status, reset_meta};
 use crate::apimachinery::field::ErrorList;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::value::Value;
@@ -83,7 +83,7 @@ impl Strategy for Admission {
 
     fn prepare_status_update(&self, new: &mut Value, old: &Value) {
         keep_all_but_status(new, old);
-        keep_meta(new, old);
+        reset_meta(new, old);
     }
 
     fn validate_status_update(&self, new: &Value, _old: &Value) -> ErrorList {

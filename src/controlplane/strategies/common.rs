@@ -34,17 +34,50 @@ pub(crate) fn keep_all_but_status(new: &mut Value, old: &Value) {
 }
 
 /// Restores labels, annotations, finalizers and owner references, for kinds whose status update may not
-/// change them (upstream's `ResetObjectMetaForStatus`).
+/// change them.
 pub(crate) fn keep_meta(new: &mut Value, old: &Value) {
     for key in ["labels", "annotations", "finalizers", "ownerReferences"] {
         restore(new, old, &["metadata", key]);
     }
 }
 
+/// As [`keep_meta`], and the time of the deletion: upstream's `ResetObjectMetaForStatus`.
+pub(crate) fn reset_meta(new: &mut Value, old: &Value) {
+    keep_meta(new, old);
+    restore(new, old, &["metadata", "deletionTimestamp"]);
+}
+
+/// Restores all metadata but the managed fields, which the update itself has changed.
+pub(crate) fn keep_all_meta(new: &mut Value, old: &Value) {
+    const MANAGED: [&str; 2] = ["metadata", "managedFields"];
+    let mut kept = old.clone();
+    restore(&mut kept, new, &MANAGED);
+    restore(new, &kept, &["metadata"]);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::json;
+
+    #[test]
+    fn kinds_differ_in_the_metadata_that_a_status_update_may_change() {
+        let old = json!({"metadata": {"name": "n", "labels": {"a": "1"}, "managedFields": [1]}});
+        let sent = json!({"metadata": {"name": "n", "labels": {"a": "2"}, "managedFields": [2],
+            "deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 1}});
+        let mut new = sent.clone();
+        keep_meta(&mut new, &old);
+        assert!(new.is_being_deleted());
+        reset_meta(&mut new, &old);
+        assert!(!new.is_being_deleted());
+        assert_eq!(new.at(&["metadata", "deletionGracePeriodSeconds"]), &1i64.into());
+        let mut new = sent;
+        keep_all_meta(&mut new, &old);
+        assert_eq!(
+            new,
+            json!({"metadata": {"name": "n", "labels": {"a": "1"}, "managedFields": [2]}})
+        );
+    }
 
     #[test]
     fn status_update_keeps_the_spec_and_may_change_labels() {

@@ -83,6 +83,7 @@ impl Strategy for Csr {
 
     fn prepare_status_update(&self, new: &mut Value, old: &Value) {
         keep_all_but_status(new, old);
+        // Only approvers decide, through a subresource of their own; signers write the status.
         for answer in ["Approved", "Denied"] {
             keep_approvals(new, old, answer);
         }

@@ -67,6 +67,7 @@ pub(crate) struct ServiceAccount;
 fn strip_secrets(object: &mut Value) {
     for s in elements_mut(object, &["secrets"]) {
         if let Some(m) = s.as_object_mut() {
+            // Upstream's type has more fields, of which only the name is used.
             m.retain(|k, _| k == "name");
         }
     }

@@ -110,6 +110,7 @@ impl Strategy for DeclarativeStrategy {
         if self.status.is_some() {
             restore(new, old, &["status"]);
         }
+        // Before the generation: what a kind restores or drops must not count as a change.
         (self.prepare_update)(new, old);
         if !self.generation.is_empty() {
             bump_generation(new, old, self.generation);

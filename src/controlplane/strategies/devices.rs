@@ -3,7 +3,7 @@
 
 mod access;
 
-use super::common::{bump_generation, first_generation, keep_all_but_status, keep_meta};
+use super::common::{bump_generation, first_generation, keep_all_but_status, reset_meta};
 use super::declarative::{BASE, DeclarativeStrategy};
 use crate::apimachinery::field::{ErrorList, FieldPath};
 use crate::apimachinery::object::ObjectView;
@@ -181,6 +181,7 @@ impl SideEffects for ResourceClaimTemplate {
             // Templates are immutable, so an update cannot request admin access anew.
             return Ok(());
         }
+        // Here and not in validation, which cannot await a read of the namespace.
         let requests = new.at(&["spec", "spec", "devices", "requests"]);
         let found = access::admin_in_requests(&self.stores, new.namespace(), requests).await;
         refuse("ResourceClaimTemplate", cx, new, found, |v| {
@@ -214,7 +215,7 @@ impl Strategy for ResourceClaim {
 
     fn prepare_status_update(&self, new: &mut Value, old: &Value) {
         keep_all_but_status(new, old);
-        keep_meta(new, old);
+        reset_meta(new, old);
         drop_deallocated(new, old);
     }
 

@@ -18,6 +18,7 @@ pub(super) fn drop_disabled(object: &mut Value, path: &[&str]) {
     for list in ["containers", "initContainers", "ephemeralContainers"] {
         for c in elements_mut(spec, &[list]) {
             if c.unset(&["lifecycle", "stopSignal"]).is_some() && c.get("lifecycle").is_empty_value() {
+                // Otherwise an empty object would remain, which the client did not send.
                 c.unset(&["lifecycle"]);
             }
         }

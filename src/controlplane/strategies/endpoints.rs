@@ -42,6 +42,7 @@ impl Strategy for Endpoints {
     }
 
     fn warnings(&self, new: &Value, _old: Option<&Value>) -> Vec<String> {
+        // The controller writes them for old clients, and nobody reads its warnings.
         if new.label("endpoints.kubernetes.io/managed-by") == Some("endpoint-controller") {
             return Vec::new();
         }
@@ -120,6 +121,7 @@ impl Strategy for EndpointSlice {
             new.label("endpointslice.kubernetes.io/managed-by"),
             Some("endpointslice-controller.k8s.io" | "endpointslicemirroring-controller.k8s.io")
         );
+        // Controllers take what the pods report, and nobody reads their warnings.
         if !managed {
             out.extend(validation::endpoints::slice_warnings(new));
         }

@@ -1,6 +1,6 @@
 //! Strategy of FlowSchemas and PriorityLevelConfigurations.
 
-use super::common::{bump_generation, first_generation, keep_all_but_status, keep_meta};
+use super::common::{bump_generation, first_generation, keep_all_but_status, keep_all_meta};
 use crate::apimachinery::field::ErrorList;
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::restore;
@@ -42,7 +42,7 @@ impl Strategy for FlowControl {
 
     fn prepare_status_update(&self, new: &mut Value, old: &Value) {
         keep_all_but_status(new, old);
-        keep_meta(new, old);
+        keep_all_meta(new, old);
     }
 
     fn validate_status_update(&self, new: &Value, _old: &Value) -> ErrorList {

@@ -54,6 +54,7 @@ pub(crate) const IP_ADDRESS: DeclarativeStrategy = DeclarativeStrategy {
 pub(crate) const SERVICE_CIDR: DeclarativeStrategy = DeclarativeStrategy {
     validate: check::service_cidr,
     validate_update: Some(check::service_cidr_update),
+    // Upstream keeps no generation for this kind.
     generation: &[],
     status_preserved_metadata: &["labels", "annotations", "finalizers", "ownerReferences"],
     status_reset_fields: &["spec", "metadata"],

@@ -88,6 +88,7 @@ impl Strategy for Pod {
         drop_disabled(object, &["spec"]);
         first_generation(object);
         let mut status = crate::json!({"phase": "Pending"});
+        // Computed once: later changes of resources do not change the class.
         status.set(&["qosClass"], quality_of_service(object));
         // The scheduler does not look at gated pods, so the condition it would report is set here.
         if !object.at(&["spec", "schedulingGates"]).items().is_empty() {

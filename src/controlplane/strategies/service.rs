@@ -180,6 +180,7 @@ impl SideEffects for Service {
             // The new object holds what the write allocated.
             Outcome::Created => {}
             Outcome::Updated { old } => self.release(old, Some(object)).await,
+            // The write failed after its allocation, so what it took beyond the stored object is freed.
             Outcome::Abandoned { old } => self.release(object, old).await,
             Outcome::Deleted => {
                 self.release(object, None).await;

@@ -52,6 +52,7 @@ pub(crate) const PERSISTENT_VOLUME_CLAIM: DeclarativeStrategy = DeclarativeStrat
     }),
     validate_status: claims::claim_status,
     warn: |new, _| claims::claim_warnings(new),
+    // Upstream keeps no generation for this kind either.
     generation: &[],
     status: Some(pending),
     rules: Rules {

@@ -232,6 +232,7 @@ pub(crate) const JOB: DeclarativeStrategy = DeclarativeStrategy {
         out
     },
     rules: Rules {
+        // As for ReplicationControllers; the warning below tells callers who do not expect it.
         garbage_collection: GarbageCollection::Orphan,
         labels_from: Some(&["spec", "template", "metadata", "labels"]),
         // The labels of the generated selector, if the object has none of its own.

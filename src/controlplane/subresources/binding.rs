@@ -11,7 +11,7 @@ use crate::controlplane::strategies::pod::Pod;
 use crate::registry::StoreLookup;
 use crate::registry::resource::{CreateHandler, SubresourceHandler};
 use crate::registry::store::Store;
-use crate::registry::strategy::{Context, Strategy};
+use crate::registry::strategy::{Context, Rules, Strategy};
 use crate::registry::write::WriteOptions;
 use async_trait::async_trait;
 
@@ -23,8 +23,11 @@ impl Strategy for BindingStrategy {
     fn default(&self, object: &mut Value) {
         Pod.default(object);
     }
-    fn validate_update(&self, _new: &Value, _old: &Value) -> ErrorList {
-        ErrorList::new()
+    fn rules(&self) -> Rules {
+        Rules {
+            unvalidated_updates: true,
+            ..Rules::DEFAULT
+        }
     }
 }
 
@@ -125,6 +128,7 @@ impl SubresourceHandler for Binding {
         let store = pods.with_strategy(BindingStrategy).without_admission();
         let options = WriteOptions {
             subresource: "binding".to_owned(),
+            // An empty UID is no precondition.
             uid: Some(object.uid().to_owned()).filter(|u| !u.is_empty()),
             ..WriteOptions::default()
         };
@@ -138,6 +142,7 @@ impl SubresourceHandler for Binding {
             }
         };
         store.update(cx, name, &mut transform, false, &options).await?;
+        // As upstream, which answers with a Status instead of the Binding.
         Ok(crate::json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}))
     }
 

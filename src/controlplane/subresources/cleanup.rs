@@ -19,6 +19,7 @@ impl EndpointsCleanup for DeleteEndpoints {
             .await
         {
             Ok(_) => {}
+            // A Service without a selector need not have any.
             Err(e) if e.code == 404 => {}
             Err(e) => tracing::warn!(namespace, name, error = %e, "deleting the endpoints of a deleted service failed"),
         }

@@ -15,6 +15,7 @@ pub(super) fn update_pod_condition(pod: &mut Value, mut condition: Value) {
         .map(|i| &all[i])
         .filter(|old| old.str_at(&["status"]) == condition.str_at(&["status"]))
         .map_or_else(|| time::now().into(), |old| old.get("lastTransitionTime").clone());
+    // Go writes this time even if it is unset.
     condition.set(&["lastProbeTime"], Value::Null);
     condition.set(&["lastTransitionTime"], since);
     match was {

@@ -131,6 +131,7 @@ impl SubresourceHandler for Scale {
         let mut transform = |live: Option<&Value>| match live {
             None => Err(Status::not_found(&gr, name)),
             Some(live) => {
+                // Cloned, because the transform runs again after a conflict.
                 let mut scale = object.clone();
                 if let Some(manager) = write.manager.as_deref() {
                     let who = Writer {

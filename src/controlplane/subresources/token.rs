@@ -80,6 +80,7 @@ impl Token {
                     )));
                 }
                 bound.pod = Some(claimed(&pod));
+                // So that whoever authenticates the token learns where the pod runs.
                 bound.node = self.node_of(&pod).await?;
                 pod
             }
@@ -193,6 +194,7 @@ impl SubresourceHandler for Token {
         object.set_meta("namespace", cx.namespace.as_str());
         object.set_meta("uid", account.uid());
         object.set_meta("creationTimestamp", time::now());
+        // A token of the caller's own must not be returned as if it had been issued.
         object.unset(&["status"]);
         let seconds = object.at(&["spec", "expirationSeconds"]).as_i64().unwrap_or_default();
         let why = match seconds {

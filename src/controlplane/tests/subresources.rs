@@ -41,6 +41,16 @@ async fn a_binding_must_name_its_pod_and_target() {
     );
 }
 
+#[tokio::test]
+async fn a_pod_takes_the_labels_of_its_binding_as_they_are() {
+    let r = running();
+    pod(&r, "p").await;
+    let cx = Context::system("default");
+    let labels = json!({"topology.kubernetes.io/zone": "-5"});
+    let body = json!({"metadata": {"name": "p", "labels": labels}, "target": {"kind": "Node", "name": "n"}});
+    handler(&r, "", "pods", "binding").create(&cx, "p", body).await.unwrap();
+}
+
 fn tokens() -> TokenRequests {
     let key = rcgen::KeyPair::generate().unwrap().serialize_pem();
     let signer = Signer::from_pem(key.as_bytes()).unwrap();

@@ -4,9 +4,17 @@
 use super::go_form::{Field, Printing, compact};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, show};
 use crate::apimachinery::object::ObjectView;
-use crate::apimachinery::validation::{dns1123_subdomain, qualified_name};
+use crate::apimachinery::validation::meta::{MetaRules, validate_object_meta, validate_object_meta_update};
+use crate::apimachinery::validation::{dns1123_subdomain, name_is_dns_subdomain, qualified_name};
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{IMMUTABLE, invalid_each, same};
+
+/// Of events.k8s.io/v1. Checked here, because it comes between other fields.
+const METADATA: MetaRules = MetaRules {
+    namespaced: true,
+    name: name_is_dns_subdomain,
+    strict_finalizers: true,
+};
 
 /// Checks common to both versions. `reporter` is the version's name for the field `reportingComponent`.
 fn event(v: &Value, reporter: &str) -> ErrorList {
@@ -62,8 +70,8 @@ fn event(v: &Value, reporter: &str) -> ErrorList {
     }
     invalid_each(
         &mut out,
-        // Event creation skips the generic metadata checks, so the namespace is checked here; upstream's path
-        // lacks `metadata`.
+        // Events of core/v1 skip the checks of metadata, so the namespace is checked here; upstream's path lacks
+        // `metadata`.
         &FieldPath::new("namespace"),
         namespace,
         dns1123_subdomain(namespace),
@@ -79,6 +87,8 @@ pub(crate) fn core_event(v: &Value) -> ErrorList {
 /// upstream.
 pub(crate) fn new_event(v: &Value) -> ErrorList {
     let mut out = event(v, "reportingController");
+    let path = FieldPath::new("metadata");
+    out.extend(validate_object_meta(v.get("metadata"), METADATA, &path));
     series(&mut out, v);
     if v.get("eventTime").is_null() {
         out.push(FieldError::required(&FieldPath::new("eventTime"), ""));
@@ -137,6 +147,13 @@ const SOURCE: &[Field] = &[
 /// Validates an update through events.k8s.io/v1: only the series and the metadata may change.
 pub(crate) fn new_event_update(new: &Value, old: &Value) -> ErrorList {
     let mut out = event(new, "reportingController");
+    let (now, was) = (new.get("metadata"), old.get("metadata"));
+    out.extend(validate_object_meta_update(
+        now,
+        was,
+        METADATA,
+        &FieldPath::new("metadata"),
+    ));
     if !same(new.get("series"), old.get("series")) {
         series(&mut out, new);
     }
@@ -222,8 +239,25 @@ mod tests {
     }
 
     #[test]
+    fn the_metadata_of_a_new_event_comes_between_its_fields() {
+        let bad = json!({"metadata": {"namespace": "a", "name": "e", "resourceVersion": "1", "labels": {"k": "-"}},
+            "eventTime": "2024-01-02T03:04:05.000000Z", "reportingComponent": "c", "reportingInstance": "i",
+            "action": "A", "reason": "R", "type": "x", "source": {}});
+        let fields = |errors: ErrorList| errors.iter().map(|e| e.field.clone()).collect::<Vec<_>>();
+        let involved = "involvedObject.namespace";
+        assert_eq!(fields(new_event(&bad)), [involved, "metadata.labels", "type"]);
+        let mut old = bad.clone();
+        old.set(&["reason"], "S");
+        assert_eq!(
+            fields(new_event_update(&bad, &old)),
+            [involved, "metadata.labels", "reason", "reason"]
+        );
+    }
+
+    #[test]
     fn only_the_series_of_a_new_event_may_change() {
-        let old = json!({"metadata": {"namespace": "a", "name": "e"}, "involvedObject": {"namespace": "a", "kind": "Pod"},
+        let old = json!({"metadata": {"namespace": "a", "name": "e", "resourceVersion": "1"},
+            "involvedObject": {"namespace": "a", "kind": "Pod"},
             "eventTime": "2024-01-02T03:04:05.000000Z", "reportingComponent": "c", "reportingInstance": "i",
             "action": "A", "reason": "R", "type": "Normal", "source": {}});
         let mut new = old.clone();

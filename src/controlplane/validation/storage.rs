@@ -384,8 +384,9 @@ pub(crate) fn csi_storage_capacity_warnings(v: &Value) -> Vec<String> {
 
 pub(crate) fn csi_storage_capacity_update(new: &Value, old: &Value) -> ErrorList {
     let mut out = checked_capacity(new, Some(old));
-    let topology = new.get("nodeTopology");
-    if !same(topology, old.get("nodeTopology")) {
+    let (topology, was) = (new.get("nodeTopology"), old.get("nodeTopology"));
+    // A pointer: an empty selector, which selects every node, is not the same as none.
+    if !same(topology, was) || topology.is_null() != was.is_null() {
         let at = FieldPath::new("nodeTopology");
         out.push(FieldError::invalid_raw(&at, go_form::selector(topology), IMMUTABLE));
     }

@@ -8,6 +8,8 @@ use crate::apimachinery::gvk::GroupVersionKind;
 const SCHEME: &str = "pkg/api/legacyscheme/scheme.go:30";
 const EXTENSIONS_SCHEME: &str = "k8s.io/apiextensions-apiserver/pkg/apiserver/apiserver.go:55";
 const AGGREGATOR_SCHEME: &str = "k8s.io/kube-aggregator/pkg/apiserver/scheme/scheme.go:28";
+/// That of the Scales of custom resources, which contains nothing else.
+pub(super) const SCALE_SCHEME: &str = "k8s.io/client-go/scale/util.go:146";
 /// The version name of upstream's types that are independent of any version.
 pub(crate) const INTERNAL_VERSION: &str = "__internal";
 /// Kinds that all schemes contain.

@@ -43,6 +43,16 @@ pub(crate) fn no_kind(json: &[u8]) -> String {
     format!("Object 'Kind' is missing in '{}'", String::from_utf8_lossy(json))
 }
 
+/// Upstream's message for an `apiVersion` that is a group and a slash without a version.
+pub(crate) fn no_version(json: &[u8]) -> String {
+    format!("Object 'apiVersion' is missing in '{}'", String::from_utf8_lossy(json))
+}
+
+/// Whether an `apiVersion` without a version leaves it to the endpoint: a slash alone, or the endpoint's group with one.
+pub(crate) fn is_versionless(given: &GroupVersion, expected: &GroupVersionKind) -> bool {
+    given.version.is_empty() && (given.group.is_empty() || given.group == expected.group)
+}
+
 /// Checks that a document has a kind, and the expected version.
 pub(super) fn check_type_meta(value: &Value, expected: &GroupVersionKind) -> std::result::Result<(), Mismatch> {
     if value.is_null() {
@@ -66,6 +76,7 @@ pub(super) fn check_kind(value: &mut Value, expected: &GroupVersionKind) -> std:
     let (kind, version) = read_type_meta(value).map_err(Mismatch::Unrecognized)?;
     // The path tells what to expect, so only what is given has to agree.
     let kind = kind.unwrap_or(&expected.kind);
+    let version = version.filter(|given| !is_versionless(given, expected));
     let version = version.unwrap_or_else(|| expected.group_version());
     if kind != expected.kind.as_str() || version != expected.group_version() {
         return Err(Mismatch::Kind(version.with_kind(kind)));
@@ -98,7 +109,17 @@ pub(crate) fn read_type_meta(
 
 /// Upstream's message for a kind that is not in the scheme of the server of the expected one.
 pub(crate) fn not_registered(given: &GroupVersionKind, expected: &GroupVersionKind) -> String {
-    let scheme = known::scheme(&expected.group);
+    not_registered_in(known::scheme(&expected.group), given)
+}
+
+/// Why a document of the kind `given` cannot become the Scale of a custom resource; `None` if it is a Scale, of
+/// whatever version.
+pub(crate) fn foreign_to_scales(given: &GroupVersionKind) -> Option<String> {
+    let is_scale = &*given.kind == "Scale" && known::is_known(given);
+    (!is_scale).then(|| not_registered_in(known::SCALE_SCHEME, given))
+}
+
+fn not_registered_in(scheme: &str, given: &GroupVersionKind) -> String {
     let version = match &*given.version {
         INTERNAL_VERSION => format!("the internal version of group {}", quote(&given.group)),
         _ => format!("version {}", quote(&given.api_version())),
@@ -151,4 +172,25 @@ pub(crate) fn cannot_be_handled(given: &GroupVersionKind, expected: &GroupVersio
         quote(&given.version),
         expected.kind
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+
+    #[test]
+    fn a_slash_without_a_version_means_the_expected_one() {
+        let of = |version: &str, expected: [&str; 3]| {
+            let [group, own, kind] = expected;
+            let mut body = json!({"kind": kind, "apiVersion": version});
+            let checked = check_kind(&mut body, &GroupVersionKind::new(group, own, kind));
+            checked.is_ok().then(|| body.str_at(&["apiVersion"]).to_owned())
+        };
+        let (pod, job) = (["", "v1", "Pod"], ["batch", "v1", "Job"]);
+        assert_eq!(of("/", pod).as_deref(), Some("v1"));
+        assert_eq!(of("/", job).as_deref(), Some("batch/v1"));
+        assert_eq!(of("batch/", job).as_deref(), Some("batch/v1"));
+        assert_eq!(of("batch/", pod), None);
+    }
 }

@@ -23,18 +23,18 @@ impl DeleteQuery {
     /// # Errors
     /// 400 for another kind or wrong types; 422 for invalid values.
     pub(crate) fn from_body(body: &Value) -> Result<Self> {
+        let mut version = None;
         if !body.is_null() {
-            read_type_meta(body).map_err(|why| Status::bad_request(why.to_string()))?;
+            (_, version) = read_type_meta(body).map_err(|why| Status::bad_request(why.to_string()))?;
         }
         let kind = body.str_at(&["kind"]);
-        let version = body.str_at(&["apiVersion"]);
         // Upstream decodes the body in the scheme of `DeleteOptions`, which contains no other kind.
         if !kind.is_empty() && kind != "DeleteOptions" {
             return Err(Status::bad_request(format!(
                 "no kind {} is registered for version {} in scheme \
                  \"k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27\"",
                 quote(kind),
-                quote(if version.is_empty() { "meta.k8s.io/v1" } else { version }),
+                quote(&version.map_or_else(|| "meta.k8s.io/v1".to_owned(), |v| v.to_string())),
             )));
         }
         let bad = |v: &Value, field: &str, ty: &str| {
@@ -227,6 +227,11 @@ mod tests {
         assert_eq!(
             refused(crate::json!({"apiVersion": "x/y/z"})),
             "unexpected GroupVersion string: x/y/z"
+        );
+        let foreign = refused(crate::json!({"apiVersion": "/1", "kind": "X"}));
+        assert!(
+            foreign.starts_with("no kind \"X\" is registered for version \"1\""),
+            "{foreign}"
         );
     }
 }

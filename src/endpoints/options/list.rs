@@ -134,10 +134,11 @@ impl ListQuery {
     /// # Errors
     /// 400 for malformed values; 422 for invalid combinations.
     pub(crate) fn parse(query: &Query, resource: &Resource, watch: bool) -> Result<Self> {
-        let labels = LabelSelector::parse(query.text("labelSelector")).map_err(Status::bad_request)?;
-        let fields = FieldSelector::parse(query.text("fieldSelector")).map_err(Status::bad_request)?;
+        // The integers first: upstream reads the selectors as texts, and parses them when it has read all parameters.
         let timeout = query.int("timeoutSeconds")?;
         let limit = query.int("limit")?.unwrap_or(0);
+        let labels = LabelSelector::parse(query.text("labelSelector")).map_err(Status::bad_request)?;
+        let fields = FieldSelector::parse(query.text("fieldSelector")).map_err(Status::bad_request)?;
         let version = query.text("resourceVersion").to_owned();
         let token = query.text("continue").to_owned();
         let mut matching = query.text("resourceVersionMatch").to_owned();
@@ -390,6 +391,23 @@ mod tests {
             unstored: Some(UnstoredFields::new(Mask::of(&["spec.color"]))),
         });
         resource
+    }
+
+    #[test]
+    fn of_several_mistakes_the_one_that_upstream_reads_first_is_reported() {
+        let resource = row("configmaps", "ConfigMap", "configmap", true, Arc::new(Plain));
+        let refused = |query: &str| ListQuery::parse(&Query::parse(query), &resource, false).expect_err("refused");
+        let integer = |text: &str| format!("strconv.ParseInt: parsing \"{text}\": invalid syntax");
+        for (query, message) in [
+            (
+                "labelSelector=(&fieldSelector=x&limit=1.5&timeoutSeconds=x",
+                integer("x"),
+            ),
+            ("labelSelector=(&limit=1.5", integer("1.5")),
+            ("fieldSelector=x&timeoutSeconds", integer("")),
+        ] {
+            assert_eq!(refused(query).message, message, "{query}");
+        }
     }
 
     #[test]

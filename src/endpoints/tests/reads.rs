@@ -112,6 +112,9 @@ async fn invalid_list_options_are_rejected() {
             "\"spec.x\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
         )
     );
+    let e = s.get(&format!("{CMS}?resourceVersion=x&continue=x")).await;
+    assert_eq!(e.code, 400);
+    assert!(e.message().starts_with("invalid continue token: "));
     let e = s.get(&format!("{CMS}/a?resourceVersion=junk")).await;
     assert_eq!(
         (e.code, e.message().as_str()),

@@ -295,6 +295,27 @@ async fn directives_count_in_strategic_merge_patches_of_scales() {
 }
 
 #[tokio::test]
+async fn a_custom_resource_without_a_kind_is_refused_in_the_words_of_its_decoder() {
+    let s = serve().await;
+    let body = r#"{"apiVersion":"v1","kind":""}"#;
+    for (validation, start) in [
+        (
+            "Strict",
+            "the object provided is unrecognized (must be of type ConfigMap): ",
+        ),
+        (
+            "Ignore",
+            "ConfigMap in version \"v1\" cannot be handled as a ConfigMap: ",
+        ),
+    ] {
+        let path = format!("/api/v1/namespaces/ns/customs?fieldValidation={validation}");
+        let refused = s.post(&path, body).await.message();
+        let why = format!("{start}Object 'Kind' is missing in '{body}'");
+        assert!(refused.starts_with(&why), "{refused}");
+    }
+}
+
+#[tokio::test]
 async fn strategic_merge_patches_of_custom_resources_are_refused_before_decoding() {
     let s = serve().await;
     for body in ["{", "[]", r#"{"data":{}}"#] {
@@ -323,6 +344,19 @@ async fn undecodable_scales_of_custom_resources_report_an_unregistered_type() {
         let start = "no kind is registered for the type v1.Scale in scheme ";
         assert!(refused.message().starts_with(start), "{}", refused.text);
     }
+}
+
+#[tokio::test]
+async fn patched_scales_of_custom_resources_have_a_scheme_of_their_own() {
+    let s = serve().await;
+    let customs = "/api/v1/namespaces/ns/customs";
+    let body = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}"#;
+    assert_eq!(s.post(customs, body).await.code, 201);
+    let scale = format!("{customs}/a/scale");
+    let refused = s.patch(&scale, "merge-patch+json", r#"{"kind":"X"}"#).await;
+    let why = "no kind \"X\" is registered for version \"v1\" in scheme \"k8s.io/client-go/scale/util.go:146\"";
+    assert_eq!(refused.code, 422, "{}", refused.text);
+    assert!(refused.message().ends_with(why), "{}", refused.text);
 }
 
 #[tokio::test]

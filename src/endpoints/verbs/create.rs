@@ -134,7 +134,8 @@ fn decode_body(call: &Call, bytes: &[u8], body_type: body::BodyType, options: &W
         .map_err(|_| s)?,
         other => other.map_err(|refused| {
             let strict = check_other_version(call, bytes, body_type, options);
-            strict.err().unwrap_or(refused)
+            let nameless = || leniently_without_kind(call, bytes, body_type, options);
+            strict.err().or_else(nameless).unwrap_or(refused)
         })?,
     };
     let given = value.gvk();
@@ -184,6 +185,33 @@ fn keep_digits(def: &'static TypeDef, bytes: &[u8], body_type: body::BodyType, v
         }
         body::BodyType::Cbor | body::BodyType::Protobuf => {}
     }
+}
+
+/// The error of a custom resource without a kind if unknown fields are ignored: of upstream's two decoders, the lenient
+/// one names the kind that it was to find.
+fn leniently_without_kind(
+    call: &Call,
+    bytes: &[u8],
+    body_type: body::BodyType,
+    options: &WriteQuery,
+) -> Option<Status> {
+    if options.field_validation != FieldValidation::Ignore || !takes_custom_resources(call) {
+        return None;
+    }
+    let document = body::parse(bytes, body_type).ok()?;
+    let (None, version) = body::read_type_meta(&document.value).ok()? else {
+        return None;
+    };
+    let expected = call.kind();
+    let given = version
+        .unwrap_or_else(|| expected.group_version())
+        .with_kind(&expected.kind);
+    let why = match body_type {
+        body::BodyType::Json => body::no_kind(bytes),
+        // Upstream quotes JSON.
+        _ => body::no_kind(&json::to_vec(&document.value)),
+    };
+    Some(body::cannot_be_handled(&given, &expected, &why))
 }
 
 /// Applies `fieldValidation` to a refused body if it is the endpoint's kind in another version.

@@ -129,15 +129,16 @@ pub(crate) fn options(call: &Call, query: &ListQuery) -> Result<ListOptions> {
     let token = match query.token.as_str() {
         "" => None,
         text => {
+            // Tokens are relative to the prefix, so a forged one cannot read another namespace.
+            let token = continue_token::decode(text, if single { "" } else { &prefix });
+            let token = token.map_err(|e| Status::bad_request(format!("invalid continue token: {e}")))?;
             // The token already contains the revision to read.
-            if !query.version.is_empty() && query.version != "0" {
+            if !matches!(query.version.as_str(), "" | "0") {
                 return Err(Status::bad_request(
                     "specifying resource version is not allowed when using continue",
                 ));
             }
-            // Tokens are relative to the prefix, so a forged one cannot read another namespace.
-            let token = continue_token::decode(text, if single { "" } else { &prefix });
-            Some(token.map_err(|e| Status::bad_request(format!("invalid continue token: {e}")))?)
+            Some(token)
         }
     };
     Ok(ListOptions {

@@ -232,6 +232,7 @@ impl Patcher {
         let (kind, version) = body::read_type_meta(&object).map_err(|why| refused(shown(), why.to_string()))?;
         let has_kind = kind.is_some();
         let custom = type_check(&self.call) == body::TypeCheck::Required;
+        // The registry compares those of custom resources; here they only have to be there.
         if custom {
             if !has_kind {
                 return Err(refused(shown(), body::no_kind(&text)));
@@ -240,16 +241,11 @@ impl Patcher {
                 let why = "Object 'apiVersion' is missing in 'object has no apiVersion field'";
                 return Err(Status::internal(why));
             }
-            // Validation of the object compares them; an update of the status ignores them.
-            if self.call.subresource() == "status" {
-                object.set(&["kind"], expected.kind.as_str());
-                object.set(&["apiVersion"], expected.api_version());
-            }
         }
         // Like upstream's decoder, a missing kind defaults to the endpoint's. A missing version selects the
         // internal type, whose JSON has hardly any of the members.
         let is_internal = |v: &GroupVersion| &*v.version == body::INTERNAL_VERSION && v.group == expected.group;
-        let has_version = version.is_some_and(|v| !is_internal(&v));
+        let has_version = version.is_some_and(|v| !is_internal(&v) && !body::is_versionless(&v, &expected));
         if !has_kind {
             object.set(&["kind"], expected.kind.as_str());
         }
@@ -266,10 +262,16 @@ impl Patcher {
                 given.version = body::INTERNAL_VERSION.into();
             }
             let document = shown();
+            if given.version.is_empty() {
+                let why = body::no_version(document.as_bytes());
+                return Err(refused(document, why));
+            }
             // Upstream decodes the document as the kind it claims to be, so errors in its fields take precedence over
             // the mismatch of kinds.
             let own = |def| explain(def, document.as_bytes()).map(|e| e.0);
-            let why = body::foreign(&given, &expected, own);
+            let scales = self.call.resource().unstructured;
+            let why = scales.then(|| body::foreign_to_scales(&given)).flatten();
+            let why = why.or_else(|| body::foreign(&given, &expected, own));
             let why = why.unwrap_or_else(|| body::not_registered(&given, &expected));
             return Err(refused(document, why));
         }

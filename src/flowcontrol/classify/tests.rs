@@ -54,12 +54,13 @@ fn standard() -> Vec<FlowSchema> {
     ];
     let levels = ["exempt", "global", "leader", "catch-all"].map(test_level);
     let mut parsed: Vec<FlowSchema> = schemas
+        .map(IndexedSchema::of)
         .iter()
         .filter_map(|schema| {
-            let wanted = schema.str_at(&["spec", "priorityLevelConfiguration", "name"]);
+            let wanted = schema.object.str_at(&["spec", "priorityLevelConfiguration", "name"]);
             let level = levels.iter().find(|level| **level.name() == *wanted)?;
             let uid = format!("pl-{wanted}").parse().unwrap();
-            Some(FlowSchema::parse(schema, Rules::of(schema), level.clone(), uid))
+            Some(FlowSchema::parse(schema, level.clone(), uid))
         })
         .collect();
     parsed.sort_by(|a, b| a.order().cmp(&b.order()));

@@ -5,7 +5,7 @@ use super::FlowController;
 use super::spec::LevelSpec;
 use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::value::Value;
-use crate::flowcontrol::classify::{FlowSchema, Rules, uid};
+use crate::flowcontrol::classify::{FlowSchema, IndexedSchema, uid};
 use crate::flowcontrol::level::Level;
 use crate::flowcontrol::seats::{self, Demand, LevelDemand, Limits};
 use http::HeaderValue;
@@ -45,13 +45,22 @@ impl FlowController {
         schemas: impl IntoIterator<Item = &'a Value>,
         levels: impl IntoIterator<Item = &'a Value>,
     ) {
+        let index = |object: &Value| Arc::new(IndexedSchema::of(object.clone()));
+        self.digest_indexed(schemas.into_iter().map(index).collect(), levels);
+    }
+
+    /// Like [`digest`](Self::digest), without reading the rules of the schemas: they may have megabytes, and the
+    /// controller's task and scrapes wait for the lock that this takes.
+    pub(crate) fn digest_indexed<'a>(
+        &self,
+        mut schemas: Vec<Arc<IndexedSchema>>,
+        levels: impl IntoIterator<Item = &'a Value>,
+    ) {
         // Filtered first, so that an unusable `catch-all` object is replaced by the mandatory one.
         let mut levels: Vec<&Value> = levels.into_iter().filter(|l| LevelSpec::parse(l).is_some()).collect();
-        add_missing(&mut levels, &self.mandatory.levels);
-        let mut objects: Vec<&Value> = schemas.into_iter().collect();
-        add_missing(&mut objects, &self.mandatory.schemas);
-        // Without the lock, for which the controller's task and scrapes wait: the rules of a schema may have megabytes.
-        let schemas: Vec<(&Value, Rules)> = objects.into_iter().map(|o| (o, Rules::of(o))).collect();
+        add_missing(&mut levels, &self.mandatory_levels, |level| level.name());
+        let mandatory = self.mandatory_schemas.iter().cloned();
+        add_missing(&mut schemas, mandatory, |schema| schema.object.name());
         // Held to the end: two concurrent changes must not interleave levels of one with schemas of the other.
         let mut managed = self.lock();
         let mut before: HashMap<Arc<str>, ManagedLevel> =
@@ -77,12 +86,12 @@ impl FlowController {
         let (idle, busy): (Vec<_>, Vec<_>) = gone.partition(|m| m.level.is_idle());
         managed.extend(busy);
         self.divide(&mut managed);
-        let of = |(object, rules): (&Value, Rules)| {
-            let name = object.str_at(&["spec", "priorityLevelConfiguration", "name"]);
+        let of = |schema: &Arc<IndexedSchema>| {
+            let name = schema.object.str_at(&["spec", "priorityLevelConfiguration", "name"]);
             let (level, uid) = uids.get(name)?;
-            Some(FlowSchema::parse(object, rules, level.clone(), uid.clone()))
+            Some(FlowSchema::parse(schema, level.clone(), uid.clone()))
         };
-        let mut parsed: Vec<FlowSchema> = schemas.into_iter().filter_map(of).collect();
+        let mut parsed: Vec<FlowSchema> = schemas.iter().filter_map(of).collect();
         parsed.sort_by(|a, b| a.order().cmp(&b.order()));
         // After the levels, so that a request finds its level configured.
         let replaced = self.schemas.swap(Arc::new(parsed));
@@ -151,23 +160,11 @@ impl FlowController {
     }
 }
 
-fn add_missing<'a>(objects: &mut Vec<&'a Value>, mandatory: &'a [Value]) {
+/// Adds the mandatory objects whose names are missing.
+fn add_missing<T>(objects: &mut Vec<T>, mandatory: impl IntoIterator<Item = T>, name: fn(&T) -> &str) {
     for object in mandatory {
-        if !objects.iter().any(|o| o.name() == object.name()) {
+        if !objects.iter().any(|o| name(o) == name(&object)) {
             objects.push(object);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::tests::imagined;
-
-    #[test]
-    fn schemas_are_read_without_the_lock() {
-        let controller = imagined(10);
-        let object = crate::json!({"metadata": {"name": "a"}});
-        let schemas = std::iter::once(&object).inspect(|_| assert!(controller.levels.try_lock().is_some()));
-        controller.digest(schemas, []);
     }
 }

@@ -1,4 +1,5 @@
 mod levels;
+mod schemas;
 mod series;
 mod shares;
 

@@ -167,6 +167,7 @@ impl Parts {
     /// The own bundle followed by each shared certificate that it does not have.
     fn union(&self) -> CaPool {
         let mut all = self.own.clone();
+        // By certificate, not by subject: gateways' generated CAs have the same name.
         let mut known: HashSet<CertificateDer<'static>> = all.certificates.iter().cloned().collect();
         let mut text = all.pem.to_vec();
         for pool in &self.shared {

@@ -59,6 +59,7 @@ impl KeyPairData {
         let (_, parsed) = X509Certificate::from_der(leaf)
             .map_err(|e| CertError::invalid(format!("certificate does not parse: {e}")))?;
         let names = names_of(&parsed);
+        // A date before 1970 counts as expired.
         let not_after = u64::try_from(parsed.validity().not_after.timestamp()).unwrap_or(0);
         // The parser skips encrypted keys as blocks of an unknown kind and would only report that no key was
         // found.
@@ -98,6 +99,7 @@ fn is_encrypted(pem: &[u8]) -> bool {
 fn names_of(certificate: &X509Certificate<'_>) -> Vec<String> {
     let mut names = Vec::new();
     let mut add = |name: String| {
+        // A common name is usually repeated among the alternative names.
         if !names.contains(&name) {
             names.push(name);
         }
@@ -189,6 +191,7 @@ impl DynamicKeyPair {
 
     /// Replaces the pair and notifies the subscribers.
     pub(crate) fn replace(&self, data: KeyPairData) {
+        // Stored before the notification, so that a subscriber reads the new pair.
         self.current.store(Arc::new(data));
         self.changes.send_modify(|n| *n += 1);
     }

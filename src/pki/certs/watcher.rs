@@ -12,6 +12,7 @@ use std::time::Duration;
 /// # Cancel safety
 /// Cancel safe. A check that has already started finishes on its blocking thread.
 pub(crate) async fn watch_files(sources: Vec<Arc<dyn Reload>>, interval: Duration) {
+    // Shared, because each check moves to a thread of the blocking pool.
     let sources: Arc<[Arc<dyn Reload>]> = sources.into();
     let mut ticks = tokio::time::interval(interval);
     // One check is enough after the machine was suspended.

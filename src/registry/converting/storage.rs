@@ -5,6 +5,8 @@ use super::selection::{Reading, Selection};
 use super::watch::ConvertingWatch;
 use super::{Converting, KindVersions};
 use crate::apimachinery::codec::json;
+use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::value::Value;
 use crate::storage::select::{STEPS_PER_POLL, steps};
 use crate::storage::{
     Budget, ContinueToken, Draft, Entry, Error, ListOptions, Listing, MinRevision, Precondition, Revision, Select,
@@ -180,6 +182,21 @@ impl Storage for ConvertingStorage {
             return self.reader.one(there).await;
         }
         self.written(self.inner.put(key, when, stored, ttl).await).await
+    }
+
+    async fn preview(&self, object: &Value) -> Result<Option<Value>, Error> {
+        if self.served == self.kind.stored {
+            return Ok(None);
+        }
+        // By way of the stored version, whose defaults the response to a write has as well.
+        let stored = self.stored(Draft::new(object, Vec::new())).await?;
+        let entry = Arc::new(stored.into_entry("", Revision::default()));
+        let mut read = self.reader.one(entry).await?.decode();
+        match object.resource_version() {
+            "" => read.unset_meta("resourceVersion"),
+            version => read.set_meta("resourceVersion", version),
+        }
+        Ok(Some(read))
     }
 
     async fn delete(&self, key: &str, unchanged: Revision) -> Result<Arc<Entry>, Error> {

@@ -128,6 +128,26 @@ async fn both_versions_of_a_pair_read_and_write_the_same_object() {
     assert_eq!(gone.decode().api_version(), "v1");
 }
 
+#[tokio::test]
+async fn a_preview_is_what_a_write_returns() {
+    for conversion in conversions() {
+        let (stored, kind) = (stored(), versions(&conversion, 0));
+        let (v1, v2) = (over(&stored, &kind, 0), over(&stored, &kind, 1));
+        let object = thing("g/v2", "a", "x");
+        let preview = v2.preview(&object).await.unwrap().unwrap();
+        // The default of the stored version.
+        assert_eq!(preview.at(&["spec", "size"]), &1i64.into());
+        let mut written = write(&v2, "a", &object).await.decode();
+        written.unset_meta("resourceVersion");
+        assert_eq!(preview, written);
+        assert_eq!(v1.preview(&thing("g/v1", "b", "x")).await.unwrap(), None);
+        let mut old = object;
+        old.set_meta("resourceVersion", "7");
+        assert_eq!(v2.preview(&old).await.unwrap().unwrap().resource_version(), "7");
+        assert!(v2.preview(&thing("g/v2", "bad", "x")).await.is_err());
+    }
+}
+
 // ── a kind with three versions over one storage ──
 
 /// Versions declare other fields: v1 `spec.one`, v2 `spec.two`; every version defaults `spec.size`.

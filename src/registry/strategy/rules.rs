@@ -48,6 +48,9 @@ pub struct Rules {
     /// True if validating an object may take long, however small it is: its schema has CEL rules or is complex,
     /// or it consists of expressions or schemas to compile. Such writes run on the compute pool.
     pub costly_validation: bool,
+    /// True if updates are not validated at all, not even their metadata (the binding of a pod, which upstream writes
+    /// to the storage directly).
+    pub unvalidated_updates: bool,
 }
 
 impl Rules {
@@ -64,6 +67,7 @@ impl Rules {
         generation_counts_empties: &[],
         ttl_seconds: None,
         costly_validation: false,
+        unvalidated_updates: false,
     };
 
     /// [`DEFAULT`](Self::DEFAULT) with another check of names.
@@ -139,6 +143,8 @@ pub(crate) enum UpdateOrder {
     Old,
     /// The metadata against the stored one, then everything as a new object, then the rest against the stored one.
     OldMetadata,
+    /// The metadata as that of a new object and against the stored one, then the rest.
+    Metadata,
 }
 
 impl MetaChecks {

@@ -72,6 +72,40 @@ async fn validating_admission_sees_the_old_times_of_an_update_that_changes_nothi
     engine.shutdown();
 }
 
+#[tokio::test]
+async fn a_status_of_another_kind_costs_the_managed_fields() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = Engine::open(dir.path(), Options::default()).unwrap();
+    let storage = engine.resource(ResourceConfig {
+        prefix: "/registry/configmaps/".into(),
+        fields: None,
+        compressed: false,
+    });
+    let (group, version) = ("", "v1");
+    let row = GroupVersionBuilder { group, version }.kind("configmaps", "ConfigMap");
+    let mut row = row.namespaced().status().build();
+    row.unstructured = true;
+    let store = Store::new(Arc::new(row), storage, Arc::new(AdmitAll));
+    let cx = Context::system("ns");
+    let object = crate::json!({"metadata": {"name": "a"}, "data": {"k": "v"}});
+    store.create_value(&cx, object).await.unwrap();
+    let options = WriteOptions {
+        manager: Some("m".to_owned()),
+        subresource: "status".to_owned(),
+        ..WriteOptions::default()
+    };
+    let mut renamed = |live: Option<&Value>| {
+        let mut new = live.cloned().unwrap_or_default();
+        new.set(&["kind"], "X");
+        Ok(new)
+    };
+    let updated = store.update(&cx, "a", &mut renamed, false, &options).await.unwrap();
+    let updated = updated.object.to_value();
+    assert_eq!(updated.str_at(&["kind"]), "ConfigMap");
+    assert!(updated.at(&["metadata", "managedFields"]).is_null());
+    engine.shutdown();
+}
+
 #[test]
 fn an_update_removes_a_marked_object_that_nothing_holds_even_if_nothing_held_it_before() {
     let store = Store::new(config_maps(), Arc::new(NoStorage), Arc::new(AdmitAll));

@@ -4,6 +4,7 @@ use super::Checker;
 use crate::apimachinery::value::Value;
 use crate::schema::field_path::{self, ArrayNotation};
 use crate::schema::path::At;
+use crate::schema::unsupported::unsupported;
 
 const REASONS: [&str; 4] = [
     "FieldValueDuplicate",
@@ -18,13 +19,20 @@ fn has_line_break(text: &str) -> bool {
 
 impl Checker<'_> {
     pub(super) fn rules(&mut self, s: &Value, at: &At<'_>) {
+        let rules = s.get("x-kubernetes-validations").items();
+        // Upstream follows paths in the structural form of the schema, and accepts every path if there is none.
+        let follows = rules.iter().any(|rule| !rule.str_at(&["fieldPath"]).is_empty()) && unsupported(s).is_none();
         let rules_at = at.name("x-kubernetes-validations");
-        for (i, rule) in s.get("x-kubernetes-validations").items().iter().enumerate() {
-            self.rule(s, rule, &rules_at.index(i));
+        for (i, rule) in rules.iter().enumerate() {
+            self.rule(rule, &rules_at.index(i));
+            let path = rule.str_at(&["fieldPath"]);
+            if follows && !path.is_empty() && field_path::resolve(path, s, ArrayNotation::Allowed).is_err() {
+                self.invalid(&rules_at.index(i), "fieldPath", path, "must be a valid path");
+            }
         }
     }
 
-    fn rule(&mut self, s: &Value, rule: &Value, at: &At<'_>) {
+    fn rule(&mut self, rule: &Value, at: &At<'_>) {
         let text = |key: &str| rule.str_at(&[key]);
         // Text that consists of white space only; empty text counts as not specified.
         let blank = |key: &str| !text(key).is_empty() && text(key).trim().is_empty();
@@ -53,10 +61,6 @@ impl Checker<'_> {
         // A blank path with a line break gets both errors, as upstream.
         if has_line_break(path) {
             self.invalid(at, "fieldPath", path, "must not contain line breaks");
-        }
-        // Resolved relative to the schema that has the rule.
-        if !path.is_empty() && field_path::resolve(path, s, ArrayNotation::Allowed).is_err() {
-            self.invalid(at, "fieldPath", path, "must be a valid path");
         }
     }
 }

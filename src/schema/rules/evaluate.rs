@@ -166,8 +166,9 @@ impl Evaluation<'_> {
         let programs = rules.programs.get().expect("the programs of the schema are prepared");
         let Some(programs) = programs else {
             // A definition that was stored before its rules were checked.
-            let shown = node.ty.map_or("", |ty| ty.name());
-            let why = "rule compiler initialization error: the schema is not one that expressions know";
+            let foreign = || node.checks.as_deref().and_then(|c| c.foreign_type.as_deref());
+            let shown = node.ty.map_or_else(|| foreign().unwrap_or(""), |ty| ty.name());
+            let why = "rule compiler initialization error: failed to convert to declType for CEL validation rules";
             let error = FieldError::invalid(&at.below(self.base), shown, why);
             self.verdict.errors.push(error);
             return ControlFlow::Continue(());

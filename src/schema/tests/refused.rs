@@ -58,6 +58,11 @@ fn keywords_are_refused_with_upstreams_messages() {
             json!({"type": "object", "x-kubernetes-validations": [{"rule": "true", "fieldPath": ".x"}]}),
             "x-kubernetes-validations[0].fieldPath: Invalid value: \".x\": must be a valid path",
         ),
+        // Nothing is known about the fields of a schema that has no structural form.
+        (
+            json!({"type": "object", "$ref": "#/x", "x-kubernetes-validations": [{"rule": "true", "fieldPath": ".x"}]}),
+            "$ref: Forbidden: $ref is not supported",
+        ),
         (json!({"type": "string", "$schema": "x"}), ""),
     ] {
         let errors = lists(schema);
@@ -122,6 +127,17 @@ fn non_structural_schemas_are_rejected() {
         refused(json!({"type": "object", "properties": {"a": {"type": "text", "default": "x"}}})),
         [
             "properties[a].default: Invalid value: \"string\":  in body must be of type text: \"string\"",
+            "properties[a].type: Unsupported value: \"text\": supported values: \"array\", \"boolean\", \"integer\", \"number\", \"object\", \"string\"",
+        ]
+    );
+    // Nor do expressions know such a type.
+    assert_eq!(
+        refused(
+            json!({"type": "object", "properties": {"a": {"type": "text", "format": "password", "default": "x",
+            "x-kubernetes-validations": [{"rule": "true"}]}}})
+        ),
+        [
+            "properties[a].default: Invalid value: \"text\": rule compiler initialization error: failed to convert to declType for CEL validation rules",
             "properties[a].type: Unsupported value: \"text\": supported values: \"array\", \"boolean\", \"integer\", \"number\", \"object\", \"string\"",
         ]
     );

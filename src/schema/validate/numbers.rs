@@ -2,7 +2,7 @@
 //! are truncated to integers, as upstream.
 
 use super::{Named, Outcome, Validator};
-use crate::apimachinery::field::FieldError;
+use crate::apimachinery::field::{FieldError, go_float};
 use crate::apimachinery::value::Value;
 use crate::schema::path::At;
 use crate::schema::{Bound, Checks, Node, Type};
@@ -18,22 +18,6 @@ pub(super) fn is_json_integer(f: f64) -> bool {
     let whole = f.round();
     // The relative error is upstream's tolerance for products of decimal fractions.
     f == whole || whole != 0.0 && (f - whole).abs() < 1e-9 * whole.abs()
-}
-
-/// A float as Go's `%v` prints it: with an exponent below 1e-4 and from 1e+06 on.
-fn go_float(f: f64) -> String {
-    let shortest = format!("{f:e}");
-    let Some((digits, exponent)) = shortest.split_once('e') else {
-        return shortest;
-    };
-    match exponent.parse::<i32>() {
-        // Go switches to exponents at 1e-4 and 1e6 here; its JSON does at 1e21.
-        Ok(e) if !(-4..6).contains(&e) => {
-            let sign = if e < 0 { '-' } else { '+' };
-            format!("{digits}e{sign}{:02}", e.abs())
-        }
-        _ => f.to_string(),
-    }
 }
 
 /// The text of a number as Go prints it.

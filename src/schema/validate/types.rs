@@ -5,6 +5,7 @@ use super::numbers::is_json_integer;
 use super::{Outcome, Validator};
 use crate::apimachinery::field::FieldError;
 use crate::apimachinery::value::Value;
+use crate::schema::format::FormatCheck;
 use crate::schema::path::At;
 use crate::schema::{Node, Type};
 
@@ -24,7 +25,11 @@ fn actual(v: &Value) -> (&'static str, &'static str) {
 impl Validator<'_> {
     pub(super) fn types(&mut self, node: &Node, v: &Value, at: &At<'_>, out: &mut Outcome) {
         let checks = node.checks.as_deref();
-        let format = checks.and_then(|c| c.format.as_ref());
+        // Upstream removes formats it does not know before it validates objects, but not before it validates defaults.
+        let foreign = checks.filter(|_| self.is_default);
+        let foreign = foreign.and_then(|c| c.foreign_format.as_deref());
+        let format = checks.and_then(|c| c.format.as_ref()).map(FormatCheck::spelling);
+        let format = format.or(foreign);
         let declared = node.ty;
         let expected = match declared {
             // Both types are named in the message in this form.
@@ -56,7 +61,7 @@ impl Validator<'_> {
             _ if fits => ("", ""),
             _ if v.is_null() => (expected, actual),
             // Upstream judges a value that is not text by its format, and text only where the type is not a number.
-            Some(f) if !textual && f.spelling() != actual_format => (f.spelling(), actual_format),
+            Some(f) if !textual && f != actual_format => (f, actual_format),
             Some(_) if textual && !numeric => ("", ""),
             _ => (expected, actual),
         };

@@ -112,6 +112,7 @@ impl<F: Filter> Auditing<F> {
         // below runs.
         let completion = Arc::new(CompletionGuard::new(record.clone()));
         if req.headers().contains_key(UPGRADE) {
+            // An upgraded connection outlives its response; the event is recorded when the relay drops this.
             RequestContext::of_mut(&mut req).until_upgrade_ends = Some(UntilUpgradeEnds(completion.clone()));
         }
         let answered = async { self.inner.handle(&mut req).await };
@@ -130,6 +131,7 @@ impl<F: Filter> Auditing<F> {
         let RecordedResponse { status, object } = decoding::recorded(&record, &response).await;
         completion.answered(status.clone());
         if record.is_long_running() {
+            // A watch may run for hours, so its beginning is an event of its own.
             let started = record.submit(Stage::ResponseStarted, Some(status.clone()), None);
             started.wait().await;
         }

@@ -190,6 +190,7 @@ impl<F: Filter> Authentication<F> {
                 tracing::debug!(%reason, "unable to authenticate a request");
             }
         }
+        // HTTP/1.1 connections are kept, as upstream: only HTTP/2 has a GOAWAY.
         let http2 = req.version() == Version::HTTP_2;
         // Drops the body: an unauthenticated client must not hold memory while the audit event is stored.
         let (parts, _) = req.into_parts();

@@ -48,6 +48,7 @@ impl<F: Filter> Filter for Compute<F> {
                 // CPU time is shared by the flows that share seats; a request without one belongs to its
                 // user.
                 let flow = flow.map_or_else(|| pool.flow(name), |flow| pool.flow(flow));
+                // `Either`, so that neither case needs a box.
                 Either::Left(pool.within_request(flow, runnable, inner))
             }
             None => Either::Right(inner),

@@ -50,6 +50,7 @@ impl Instrument {
         amended(self.inner.clone().serve(req, proof), move |answer| {
             // Decided by the response: only the handler knows whether it proxied the request.
             if answer.extensions().get::<NotInRequestMetrics>().is_some() || FromBackend::of(answer).is_some() {
+                // A proxied stream still counts as long-running while it is open.
                 if let Some(running) = running {
                     hold::until_sent(answer, running);
                 }
@@ -91,6 +92,7 @@ impl Drop for Ended {
         if let Some(size) = &self.series.size {
             size.observe(self.bytes as f64);
         }
+        // Also if the body was cut off: the request was served all the same.
         self.series.total.inc();
         let now = tokio::time::Instant::now().into_std();
         self.series

@@ -134,6 +134,7 @@ impl<F> PriorityAndFairness<F> {
         if info.is_long_running() && info.verb != "watch" {
             return None;
         }
+        // A request without a caller cannot be classified; the chain always sets one before.
         let user = context.caller.as_ref().map(Authenticated::user)?;
         Some(controller.enter(user, info, req.uri().query().unwrap_or("")))
     }
@@ -193,6 +194,7 @@ impl<F: Filter> Filter for PriorityAndFairness<F> {
     fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, F> {
         let mut finish = Finish::default();
         if let Some(entered) = self.enter(req) {
+            // Also for a refusal: the headers tell the client which level is full.
             finish.uids = Some(entered.uids);
             let context = RequestContext::of_mut(req);
             context.flow = Some(entered.flow);

@@ -24,6 +24,7 @@ impl<F: Filter> Filter for Info<F> {
     fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, F> {
         let refusal = match RequestInfo::resolve(req.method(), req.uri()) {
             Ok(info) => {
+                // Shared, because filters keep it beyond the request, which is taken by the handler.
                 RequestContext::of_mut(req).info = Some(Arc::new(info));
                 return Next::Left(self.0.handle(req));
             }

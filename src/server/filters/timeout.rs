@@ -45,6 +45,7 @@ impl<F: Filter> Filter for Timeout<F> {
 
     fn handle<'s>(&'s self, req: &mut Request) -> impl Future<Output = Response> + Send + use<'s, F> {
         let deadline = RequestContext::of(req).deadline.map(Instant::from_std);
+        // Read before the inner filters, which take the request out of `req`.
         let info = super::info(req);
         let inner = self.inner.handle(req);
         match deadline {

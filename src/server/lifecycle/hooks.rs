@@ -59,6 +59,7 @@ impl PostStartHook {
         HealthCheck::new(format!("poststarthook/{}", self.name), Endpoints::ALL, move || {
             if done.fired() { Ok(()) } else { Err("not finished") }
         })
+        // A slow start must not make the liveness probe restart the process.
         .with_livez_grace()
     }
 

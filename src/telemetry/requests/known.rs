@@ -106,6 +106,7 @@ impl ServedNames {
     /// Removes what [`add`](Self::add) recorded for this origin. A group version that nobody serves any
     /// longer is forgotten.
     pub(super) fn remove(&self, origin: Origin, group: &str, version: &str) {
+        // Otherwise the change would add the group version, only to mark it as gone.
         let names = self.0.load();
         if !names
             .groups
@@ -159,6 +160,7 @@ impl ServedNames {
     /// Replaces unknown names by `other`.
     pub(super) fn normalize<'a>(&self, labels: &Labels<'a>) -> Labels<'a> {
         let names = self.0.load();
+        // A request for no resource: `subresource` is its path.
         if labels.resource.is_empty() {
             let subresource = match names.paths.contains(labels.subresource) || labels.subresource.is_empty() {
                 true => labels.subresource,

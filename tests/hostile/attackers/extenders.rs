@@ -38,16 +38,25 @@ fn external(name: &str, host: &str) -> Request {
 const UNVERIFIED: &str = r#""insecureSkipTLSVerify":true,"#;
 
 /// Registers a server behind the gateway as this group. The APIService is deleted after the case.
-fn register_as(scene: &mut Scene<'_>, group: &str, port: u16) {
+fn register_as(scene: &mut Scene<'_>, group: &str, port: u16, trust: &str) {
     scene.send(&external("backend", "localhost"));
-    scene.send(&api_service(group, "backend", port, "", UNVERIFIED));
+    scene.send(&api_service(group, "backend", port, "", trust));
     scene.delete_afterwards(format!("{API_SERVICES}/v1.{group}"));
 }
 
 /// The same with a new group, which is returned.
 pub(super) fn register(scene: &mut Scene<'_>, port: u16) -> String {
     let group = new_group();
-    register_as(scene, &group, port);
+    register_as(scene, &group, port, UNVERIFIED);
+    group
+}
+
+/// The same with a CA bundle.
+pub(super) fn register_trusting(scene: &mut Scene<'_>, port: u16, pem: &str) -> String {
+    use base64::Engine;
+    let bundle = base64::engine::general_purpose::STANDARD.encode(pem);
+    let group = new_group();
+    register_as(scene, &group, port, &format!(r#""caBundle":"{bundle}","#));
     group
 }
 
@@ -58,7 +67,7 @@ pub(super) fn register_until_available(
 ) -> (Backend, String) {
     let group = new_group();
     let backend = Backend::start(behaviour(&group));
-    register_as(scene, &group, backend.port);
+    register_as(scene, &group, backend.port, UNVERIFIED);
     let path = format!("{API_SERVICES}/v1.{group}");
     scene.until("the backend is available", |scene| {
         let text = scene.stage.admin(&Request::get(path.as_str())).text();

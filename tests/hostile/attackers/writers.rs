@@ -1,6 +1,7 @@
 //! Users who may write in one namespace.
 
 mod bodies;
+mod kubelets;
 mod lists;
 mod metadata;
 mod patches;
@@ -23,6 +24,7 @@ pub(super) fn all(cases: &mut Cases, scale: &Scale) {
     patches::all(cases, scale);
     references::all(cases, scale);
     lists::all(cases, scale);
+    kubelets::all(cases, scale);
 }
 
 /// `n` items made by `item`, joined by commas.

@@ -39,6 +39,18 @@ async fn member(dir: &Path) -> Result<(Server, String), String> {
     member_on(Path::new(&binary), dir, [free_port()?, free_port()?]).await
 }
 
+/// Waits until something accepts connections on this port: clients of etcd connect when they are first used.
+async fn listens(port: u16, program: &str) -> Result<(), String> {
+    let until = Instant::now() + Duration::from_secs(20);
+    while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+        if Instant::now() > until {
+            return Err(format!("{program} does not listen within 20 s"));
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    Ok(())
+}
+
 /// Starts one member of this binary on these ports, for clients and for peers, with the data in `dir`.
 /// Returns its URL, too.
 pub async fn member_on(binary: &Path, dir: &Path, [port, peer]: [u16; 2]) -> Result<(Server, String), String> {
@@ -51,13 +63,7 @@ pub async fn member_on(binary: &Path, dir: &Path, [port, peer]: [u16; 2]) -> Res
         .arg(format!("--initial-advertise-peer-urls={peer}"))
         .arg(format!("--initial-cluster=default={peer}"));
     let server = Server::start(&mut c, &dir.join("etcd.log"))?;
-    let until = Instant::now() + Duration::from_secs(20);
-    while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
-        if Instant::now() > until {
-            return Err("etcd does not listen within 20 s".into());
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    listens(port, "etcd").await?;
     Ok((server, client))
 }
 
@@ -93,16 +99,11 @@ async fn behind_haproxy(dir: &Path, etcd: &str) -> Result<Option<(Server, Client
     let Some(server) = peers::haproxy_before_etcd(dir, port, to)? else {
         return Ok(None);
     };
+    listens(port, "HAProxy").await?;
     let tls = TlsOptions::new().ca_certificate(Certificate::from_pem(pem));
     let options = ConnectOptions::new().with_tls(tls);
-    let until = Instant::now() + Duration::from_secs(5);
-    loop {
-        match Client::connect([format!("https://localhost:{port}")], Some(options.clone())).await {
-            Ok(client) => return Ok(Some((server, client))),
-            Err(e) if Instant::now() > until => return Err(format!("HAProxy in front of etcd: {e}")),
-            Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
-        }
-    }
+    let client = Client::connect([format!("https://localhost:{port}")], Some(options)).await;
+    Ok(Some((server, client.map_err(text)?)))
 }
 
 /// One create, one put of the same bytes, and one such put through HAProxy, by turns.

@@ -5,9 +5,7 @@
 use crate::interrupt::pause;
 
 /// The message about the first number of a JSON value that no double can represent.
-pub(super) fn too_large(bytes: &[u8]) -> Option<String> {
-    // Numbers are ASCII, but strings around them need not be UTF-8; such bodies keep serde_json's message.
-    let text = std::str::from_utf8(bytes).ok()?;
+pub(super) fn too_large(text: &str) -> Option<String> {
     let (_, found) = numbers(text).find(|(_, number)| is_too_large(number))?;
     Some(format!(
         "json: cannot unmarshal number {found} into Go value of type float64"
@@ -63,7 +61,6 @@ fn numbers(text: &str) -> impl Iterator<Item = (usize, &str)> {
 
 /// Returns the first syntax error, or `None` if the text is a single JSON value.
 pub(super) fn explain(bytes: &[u8]) -> Option<String> {
-    // Runs on the mended text, whose byte offsets do not matter: the message only contains the character.
     let mut at = Cursor { bytes, i: 0 };
     match at.value().and_then(|()| at.end()) {
         Ok(()) => None,
@@ -82,6 +79,10 @@ fn format_byte(b: u8) -> String {
         b'\'' => r"'\''".to_owned(),
         b'"' => "'\"'".to_owned(),
         b'\\' => r"'\\'".to_owned(),
+        0x07 => r"'\a'".to_owned(),
+        0x08 => r"'\b'".to_owned(),
+        0x0b => r"'\v'".to_owned(),
+        0x0c => r"'\f'".to_owned(),
         b'\n' => r"'\n'".to_owned(),
         b'\r' => r"'\r'".to_owned(),
         b'\t' => r"'\t'".to_owned(),
@@ -292,6 +293,11 @@ mod tests {
             (r#"["a"#, "unexpected end of JSON input"),
             ("{} x", "invalid character 'x' after top-level value"),
             ("\"a\nb\"", r"invalid character '\n' in string literal"),
+            ("\"\u{7}\"", r"invalid character '\a' in string literal"),
+            ("\"\u{8}\"", r"invalid character '\b' in string literal"),
+            ("\"\u{b}\"", r"invalid character '\v' in string literal"),
+            ("\"\u{c}\"", r"invalid character '\f' in string literal"),
+            ("\"\u{1}\"", r"invalid character '\x01' in string literal"),
             (
                 r#"{"a":1,}"#,
                 "invalid character '}' looking for beginning of object key string",
@@ -308,7 +314,7 @@ mod tests {
             (r#"{"1e999\"":1e308}"#, None),
         ] {
             let message = |n: &str| format!("json: cannot unmarshal number {n} into Go value of type float64");
-            assert_eq!(too_large(text.as_bytes()), number.map(message), "{text}");
+            assert_eq!(too_large(text), number.map(message), "{text}");
         }
     }
 

@@ -87,11 +87,11 @@ pub fn decode_with_duplicates(bytes: &[u8]) -> Result<(Value, DecodeNotes), Erro
 /// Nothing was replaced, or the bytes are not a document for another reason.
 pub fn decode_with_huge_numbers(bytes: &[u8]) -> Result<(Value, DecodeNotes), Error> {
     let nothing = || Error("no number is too large".into());
+    // Numbers are ASCII, but strings around them need not be UTF-8; such documents keep the first error.
+    let text = std::str::from_utf8(bytes).map_err(|_| nothing())?;
     // A document without such numbers failed for another reason, so replacing would not help.
-    go_syntax::too_large(bytes).ok_or_else(nothing)?;
-    // Go decodes invalid UTF-8 as replacement characters, too.
-    let text = String::from_utf8_lossy(bytes);
-    decode_as(go_syntax::representable(&text).as_bytes(), Origin::Client)
+    go_syntax::too_large(text).ok_or_else(nothing)?;
+    decode_as(go_syntax::representable(text).as_bytes(), Origin::Client)
 }
 
 /// Whether numbers that [`decode_with_huge_numbers`] replaced are left in a tree.
@@ -167,6 +167,21 @@ mod tests {
         }
         for broken in [&br#""\ud80""#[..], br#""\ud80x""#, br#""\u""#, br#""\"#] {
             assert!(decode(broken).is_err(), "{}", String::from_utf8_lossy(broken));
+        }
+    }
+
+    #[test]
+    fn errors_name_the_byte_that_was_sent() {
+        for (body, shown) in [
+            (
+                &b"{\xff\"a\":1}"[..],
+                "'\u{ff}' looking for beginning of object key string",
+            ),
+            (b"[1\xe2\x82]", "'\u{e2}' after array element"),
+            (b"\"\xff\\ud800\"\x80", "'\\u0080' after top-level value"),
+        ] {
+            let error = decode(body).expect_err("not JSON").to_string();
+            assert_eq!(error, format!("invalid character {shown}"));
         }
     }
 

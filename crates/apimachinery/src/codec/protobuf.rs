@@ -47,7 +47,28 @@ pub enum OpenError {
     /// Nothing follows the prefix.
     #[error("empty body")]
     NoBody,
-    /// The envelope is malformed.
+    /// A message of the envelope has a tag that no field can have.
+    #[error("proto: {message}: illegal tag {number} (wire type {tag})")]
+    IllegalTag {
+        /// The message's name.
+        message: &'static str,
+        /// The field number in the tag.
+        number: i32,
+        /// The whole tag, which upstream prints as the wire type.
+        tag: u64,
+    },
+    /// A message of the envelope has an end-group tag.
+    #[error("proto: {0}: wiretype end group for non-group")]
+    EndGroup(&'static str),
+    /// A field of the envelope is not length-delimited.
+    #[error("proto: wrong wireType = {wire} for field {field}")]
+    WrongWireType {
+        /// The field's name.
+        field: &'static str,
+        /// The wire type in its tag.
+        wire: u8,
+    },
+    /// The envelope is malformed otherwise.
     #[error(transparent)]
     Wire(#[from] WireError),
 }
@@ -96,33 +117,78 @@ pub fn open(bytes: &[u8]) -> Result<Unknown<'_>, OpenError> {
     if body.is_empty() {
         return Err(OpenError::NoBody);
     }
-    Ok(unknown(body)?)
+    unknown(body)
 }
 
-fn unknown(body: &[u8]) -> Result<Unknown<'_>, WireError> {
+fn unknown(body: &[u8]) -> Result<Unknown<'_>, OpenError> {
     let mut out = Unknown {
         api_version: Cow::Borrowed(""),
         kind: Cow::Borrowed(""),
         raw: &[],
     };
-    let mut fields = Reader::new(body);
-    while let Some((number, payload)) = fields.next()? {
-        match (number, payload) {
-            (1, Payload::Bytes(meta)) => {
-                let mut meta = Reader::new(meta);
-                while let Some((number, payload)) = meta.next()? {
-                    match (number, payload) {
-                        (1, Payload::Bytes(b)) => out.api_version = String::from_utf8_lossy(b),
-                        (2, Payload::Bytes(b)) => out.kind = String::from_utf8_lossy(b),
-                        _ => {}
-                    }
-                }
-            }
-            (2, Payload::Bytes(raw)) => out.raw = raw,
+    let mut fields = EnvelopeFields {
+        message: "Unknown",
+        names: &["TypeMeta", "Raw", "ContentEncoding", "ContentType"],
+        reader: Reader::new(body),
+    };
+    while let Some((field, bytes)) = fields.advance()? {
+        match field {
+            "TypeMeta" => type_meta(bytes, &mut out)?,
+            "Raw" => out.raw = bytes,
             _ => {}
         }
     }
     Ok(out)
+}
+
+fn type_meta<'a>(message: &'a [u8], out: &mut Unknown<'a>) -> Result<(), OpenError> {
+    let mut fields = EnvelopeFields {
+        message: "TypeMeta",
+        names: &["APIVersion", "Kind"],
+        reader: Reader::new(message),
+    };
+    while let Some((field, bytes)) = fields.advance()? {
+        match field {
+            "APIVersion" => out.api_version = String::from_utf8_lossy(bytes),
+            _ => out.kind = String::from_utf8_lossy(bytes),
+        }
+    }
+    Ok(())
+}
+
+/// Reads a message of the envelope, all fields of which are length-delimited.
+struct EnvelopeFields<'a> {
+    message: &'static str,
+    /// The fields by number, from 1.
+    names: &'static [&'static str],
+    reader: Reader<'a>,
+}
+
+impl<'a> EnvelopeFields<'a> {
+    /// The name and the bytes of the next known field; `None` at the end.
+    fn advance(&mut self) -> Result<Option<(&'static str, &'a [u8])>, OpenError> {
+        while !self.reader.0.is_empty() {
+            let tag = self.reader.varint()?;
+            // Wraps, as in Go.
+            let (number, wire) = ((tag >> 3) as i32, (tag & 7) as u8);
+            if wire == 4 {
+                return Err(OpenError::EndGroup(self.message));
+            }
+            let Some(index) = usize::try_from(number).ok().and_then(|n| n.checked_sub(1)) else {
+                let message = self.message;
+                return Err(OpenError::IllegalTag { message, number, tag });
+            };
+            let known = self.names.get(index).copied();
+            // Before the payload is read, which may end too early.
+            if let Some(field) = known.filter(|_| wire != 2) {
+                return Err(OpenError::WrongWireType { field, wire });
+            }
+            if let (Some(field), Payload::Bytes(bytes)) = (known, self.reader.payload(wire)?) {
+                return Ok(Some((field, bytes)));
+            }
+        }
+        Ok(None)
+    }
 }
 
 /// Appends an envelope around the message that `message` writes.
@@ -273,7 +339,12 @@ impl<'a> Reader<'a> {
             return Ok(None);
         }
         let (number, wire) = self.tag()?;
-        let payload = match wire {
+        Ok(Some((number, self.payload(wire)?)))
+    }
+
+    /// Reads the value behind a tag of this wire type.
+    fn payload(&mut self, wire: u8) -> Result<Payload<'a>, WireError> {
+        Ok(match wire {
             0 => Payload::Varint(self.varint()?),
             1 => Payload::Fixed64(u64::from_le_bytes(self.array()?)),
             2 => {
@@ -292,8 +363,7 @@ impl<'a> Reader<'a> {
             4 => return Err(WireError::EndGroup),
             5 => Payload::Fixed32(u32::from_le_bytes(self.array()?)),
             other => return Err(WireError::IllegalWireType(other)),
-        };
-        Ok(Some((number, payload)))
+        })
     }
 
     /// Reads the next varint of a packed list; `None` at the end.
@@ -377,79 +447,4 @@ impl<'a> Reader<'a> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn fields(bytes: &[u8]) -> Result<Vec<(u32, Payload<'_>)>, WireError> {
-        let mut reader = Reader::new(bytes);
-        std::iter::from_fn(|| reader.next().transpose()).collect()
-    }
-
-    #[test]
-    fn fields_round_trip() {
-        let mut out = Vec::new();
-        put_number(&mut out, 1, 300);
-        put_bytes(&mut out, 44, b"x");
-        put_double(&mut out, 3, 1.5);
-        assert_eq!(out[..3], [8, 0xac, 2]);
-        let want = vec![
-            (1, Payload::Varint(300)),
-            (44, Payload::Bytes(b"x")),
-            (3, Payload::Fixed64(1.5f64.to_bits())),
-        ];
-        assert_eq!(fields(&out), Ok(want));
-    }
-
-    #[test]
-    fn malformed_fields_are_rejected() {
-        for (bytes, want) in [
-            (&b"\x0a\x05abc"[..], WireError::UnexpectedEof),
-            (b"\x08", WireError::UnexpectedEof),
-            (b"\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", WireError::Overflow),
-            (
-                b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
-                WireError::NegativeLength,
-            ),
-            (b"\x00\x00", WireError::IllegalTag),
-            (b"\x0c", WireError::EndGroup),
-            (b"\x0b\x0b\x0c", WireError::UnexpectedEof),
-            (b"\x0e", WireError::IllegalWireType(6)),
-        ] {
-            assert_eq!(fields(bytes), Err(want), "{bytes:x?}");
-        }
-        assert_eq!(fields(b"\x0b\x08\x01\x13\x14\x0c"), Ok(vec![(1, Payload::Group)]));
-    }
-
-    #[test]
-    fn envelope_round_trips_or_reports_the_error() {
-        let mut out = Vec::new();
-        envelope(&mut out, "v1", "Pod", |out| put_bytes(out, 1, b"m"));
-        let unknown = open(&out).expect("an envelope");
-        assert_eq!(
-            (&*unknown.api_version, &*unknown.kind, unknown.raw),
-            ("v1", "Pod", &b"\x0a\x01m"[..])
-        );
-        assert_eq!(open(b"").unwrap_err().to_string(), "empty data");
-        assert_eq!(open(b"k8s\0").unwrap_err().to_string(), "empty body");
-        assert!(open(b"{}").unwrap_err().to_string().ends_with("[107 56 115 0]"));
-        assert_eq!(open(b"k8s\0\x12\x05").unwrap_err().to_string(), "unexpected EOF");
-    }
-
-    proptest! {
-        #[test]
-        fn put_message_encodes_lengths_of_any_size(n in 0usize..70_000, before in 0usize..5) {
-            let mut out = vec![7u8; before];
-            put_message(&mut out, 2, |out| out.resize(out.len() + n, 9));
-            let body = vec![9u8; n];
-            prop_assert_eq!(fields(&out[before..]), Ok(vec![(2, Payload::Bytes(&body))]));
-            prop_assert_eq!(out.len(), before + 1 + varint_len(n as u64) + n);
-        }
-
-        #[test]
-        fn arbitrary_bytes_do_not_panic(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
-            let _ = fields(&bytes);
-            let _ = open(&bytes);
-        }
-    }
-}
+mod tests;

@@ -25,14 +25,13 @@ use crate::value::{Map, Str, Value};
 /// Decodes a merge patch; also returns its duplicate keys (`metadata.labels.a`).
 ///
 /// # Errors
-/// 400 for anything but an object if it is decoded strictly; otherwise for null and for a body that is not JSON.
+/// 400 for anything but an object if it is decoded strictly; otherwise for anything but an object or an array.
 pub fn decode(body: &[u8], decoding: Decoding) -> Result<(Value, Vec<String>), Status> {
     let bad = || Status::bad_request("Invalid JSON Patch");
     if decoding == Decoding::Lenient {
-        // Any JSON but null is a patch.
         return match codec::decode_with_duplicates(body) {
-            Ok((Value::Null, _)) | Err(_) => Err(bad()),
-            Ok((v, notes)) => Ok((v, notes.duplicates)),
+            Ok((v @ (Value::Object(_) | Value::Array(_)), notes)) => Ok((v, notes.duplicates)),
+            _ => Err(bad()),
         };
     }
     match decode_object(body) {
@@ -122,12 +121,11 @@ pub(crate) mod tests {
             e(b"[1]"),
             "error decoding patch: json: cannot unmarshal array into Go value of type map[string]interface {}"
         );
-        // Without strict decoding, a literal replaces the document.
-        let e = |b: &[u8]| decode(b, Decoding::Lenient).unwrap_err().message;
-        assert_eq!(
-            (e(b"null"), e(b"{")),
-            ("Invalid JSON Patch".into(), "Invalid JSON Patch".into())
-        );
+        // Without strict decoding, an array replaces the document.
+        for bad in ["null", "false", "1", "\"a\"", "{"] {
+            let refused = decode(bad.as_bytes(), Decoding::Lenient).unwrap_err();
+            assert_eq!(refused.message, "Invalid JSON Patch", "{bad}");
+        }
         assert_eq!(decode(b"[1]", Decoding::Lenient).unwrap().0, json!([1]));
     }
 

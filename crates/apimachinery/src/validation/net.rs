@@ -77,18 +77,18 @@ pub fn cidr(s: &str) -> Vec<String> {
     vec!["must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)".to_owned()]
 }
 
-/// Validates a CIDR with the strict rules, which apply to newer fields and to new values of older ones.
+/// Validates a CIDR with the strict rules, which apply to newer fields and to new values of older ones. Returns the
+/// first error only.
 pub fn cidr_strict(s: &str) -> Vec<String> {
     let (Some((addr, bits)), Some((text, digits))) = (parse_cidr(s), s.split_once('/')) else {
         return cidr(s);
     };
-    let mut out = Vec::new();
     // Rust's parser is strict about leading zeros, the legacy one is not; a difference means that there are some.
     if text.parse::<IpAddr>().is_err() || (digits.len() > 1 && digits.starts_with('0')) {
-        out.push("must not have leading 0s in IP or prefix length".to_owned());
+        return vec!["must not have leading 0s in IP or prefix length".to_owned()];
     }
     if matches!(addr, IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some()) {
-        out.push("must not have an IPv4-mapped IPv6 address".to_owned());
+        return vec!["must not have an IPv4-mapped IPv6 address".to_owned()];
     }
     let host_bits = match addr {
         // Shifting by the full width leaves no host bits; `checked_shl` reports that as `None`.
@@ -96,9 +96,9 @@ pub fn cidr_strict(s: &str) -> Vec<String> {
         IpAddr::V6(a) => u128::from(a).checked_shl(bits.into()).unwrap_or(0) != 0,
     };
     if host_bits {
-        out.push("must not have bits set beyond the prefix length".to_owned());
+        return vec!["must not have bits set beyond the prefix length".to_owned()];
     }
-    out
+    Vec::new()
 }
 
 /// Validates a port number.
@@ -197,6 +197,9 @@ mod tests {
             cidr_strict("10.0.0.1/8"),
             ["must not have bits set beyond the prefix length"]
         );
+        let leading = ["must not have leading 0s in IP or prefix length"];
+        assert_eq!(cidr_strict("fe80::1/08"), leading);
+        assert_eq!(cidr_strict("::ffff:1.2.3.04/104"), leading);
         assert!(
             cidr_strict("10.0.0.0/8").is_empty()
                 && cidr_strict("0.0.0.0/0").is_empty()

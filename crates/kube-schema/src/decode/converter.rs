@@ -77,6 +77,7 @@ impl Place {
 
 fn value(ty: Ty, v: &mut Value, place: Place) -> Result<(), Wrong> {
     pause();
+    // The converter leaves a field at its zero value on null, whatever its type.
     if v.is_null() {
         return Ok(());
     }
@@ -131,12 +132,21 @@ fn byte(v: &mut Value) -> Result<(), DecodeError> {
 fn integer(v: &mut Value, name: &str, cut: fn(i64) -> i64) -> Result<(), DecodeError> {
     let whole = match v {
         Value::Int(i) => *i,
-        Value::Float(f) if f.fract() == 0.0 => *f as i64,
+        Value::Float(f) if f.fract() == 0.0 => truncated(*f),
         Value::Float(_) => return Err(DecodeError(format!("cannot convert float64 to {name}"))),
         _ => return unrecognized(name),
     };
     *v = Value::Int(cut(whole));
     Ok(())
+}
+
+/// Go's conversion on x86: what does not fit becomes the smallest integer.
+fn truncated(f: f64) -> i64 {
+    const END: f64 = 9_223_372_036_854_775_808.0;
+    match (-END..END).contains(&f) {
+        true => f as i64,
+        false => i64::MIN,
+    }
 }
 
 fn unrecognized(name: &str) -> Result<(), DecodeError> {
@@ -183,6 +193,18 @@ mod tests {
         assert_eq!(error(labels), "cannot restore map from string");
         let label = json!({"template": {"metadata": {"labels": {"x": 1}}}});
         assert_eq!(error(label), "cannot convert int64 to string");
+    }
+
+    #[test]
+    fn floats_that_are_too_large_become_the_smallest_integer() {
+        let int32 = |number: f64| deployment(json!({"replicas": number})).map(|spec| spec.get("replicas").clone());
+        for (number, expected) in [(1e100, 0), (-1e100, 0), (1e19, 0), (5.0, 5), (4_294_967_297.0, 1)] {
+            assert_eq!(int32(number), Ok(Value::Int(expected)), "{number}");
+        }
+        let def = crate::by_gvk("batch", "v1", "Job").unwrap();
+        let mut job = json!({"spec": {"activeDeadlineSeconds": 1e19}});
+        coerce(def, &mut job).unwrap();
+        assert_eq!(job, json!({"spec": {"activeDeadlineSeconds": (i64::MIN)}}));
     }
 
     #[test]

@@ -49,6 +49,7 @@ enum Segment {
 impl Empties {
     /// Records the value at `at` if it is an empty list or map.
     pub(super) fn note(&mut self, v: &Value, at: &At<'_>) {
+        // Before the steps are collected: a body may have millions of empty lists.
         if self.found.len() == MAX || !matches!(v, Value::Array(_) | Value::Object(_)) {
             return;
         }
@@ -124,6 +125,7 @@ impl Empty {
             at = below;
         }
         if let Value::Object(map) = at
+            // Admission may have set the member since, and its value must stay.
             && map.get(last).is_none_or(Value::is_null)
         {
             map.insert(last.clone(), self.value.clone());

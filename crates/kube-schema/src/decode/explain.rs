@@ -193,6 +193,7 @@ impl Cx {
                 return self.value(r, None, 0, depth);
             };
             self.fields.push((def, field));
+            // After an error the field stays on the stack, which nobody reads any more.
             self.value(r, Some(field.ty), 0, depth + 1)?;
             self.fields.pop();
             Ok(())

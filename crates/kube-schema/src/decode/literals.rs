@@ -75,6 +75,7 @@ fn take_quantities(ty: Ty, exact: &Value, v: &mut Value) {
             }
         }
         (Ty::List(t), Value::Array(items)) => {
+            // By position: nothing is added to or removed from lists between the two decodes.
             for (v, exact) in items.iter_mut().zip(exact.items()) {
                 take_quantities(*t, exact, v);
             }

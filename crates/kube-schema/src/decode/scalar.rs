@@ -23,18 +23,43 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 /// # Errors
 /// Go's message.
 pub fn base64(text: &str) -> Result<Vec<u8>, DecodeError> {
-    let illegal = |at: usize| DecodeError(format!("illegal base64 data at input byte {at}"));
-    let decode = |text: &str| {
-        BASE64.decode(text).map_err(|e| match e {
-            base64::DecodeError::InvalidByte(at, _) | base64::DecodeError::InvalidLastSymbol(at, _) => illegal(at),
-            // Go reports the start of the incomplete quantum.
-            base64::DecodeError::InvalidLength(_) | base64::DecodeError::InvalidPadding => illegal(text.len() / 4 * 4),
-        })
+    let decoded = match text.contains(['\r', '\n']) {
+        true => BASE64.decode(text.replace(['\r', '\n'], "")),
+        false => BASE64.decode(text),
     };
-    match text.contains(['\r', '\n']) {
-        true => decode(&text.replace(['\r', '\n'], "")),
-        false => decode(text),
+    decoded.map_err(|_| {
+        let at = illegal_at(text.as_bytes());
+        DecodeError(format!("illegal base64 data at input byte {at}"))
+    })
+}
+
+/// The offset at which Go's decoder refuses a text that is not base64.
+fn illegal_at(text: &[u8]) -> usize {
+    let mut rest = text
+        .iter()
+        .enumerate()
+        .filter(|(_, byte)| !matches!(byte, b'\r' | b'\n'));
+    // Of the current group of four.
+    let mut digits = 0;
+    while let Some((at, byte)) = rest.next() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'+' | b'/' => digits = (digits + 1) % 4,
+            b'=' if digits >= 2 => {
+                if digits == 2 {
+                    match rest.next() {
+                        Some((_, b'=')) => {}
+                        // Go names the byte before the one that should be padding, too.
+                        Some((next, _)) => return next - 1,
+                        None => return text.len(),
+                    }
+                }
+                // Nothing may follow the padding.
+                return rest.next().map_or(text.len(), |(next, _)| next);
+            }
+            _ => return at,
+        }
     }
+    text.len() - digits
 }
 
 pub(super) fn bytes(s: &mut Str) -> Result<(), DecodeError> {
@@ -74,6 +99,11 @@ pub(super) fn micro_time(s: &mut Str) -> Result<(), DecodeError> {
         *s = time::format_micro(t).into();
     }
     Ok(())
+}
+
+/// Whether a canonical time is the zero value of Go's `time.Time`.
+pub(super) fn is_zero_time(text: &str) -> bool {
+    matches!(text, "0001-01-01T00:00:00Z" | "0001-01-01T00:00:00.000000Z")
 }
 
 pub(super) fn quantity(v: &mut Value) -> Result<(), DecodeError> {
@@ -116,4 +146,35 @@ pub(super) fn int_or_string(v: &Value) -> Result<(), DecodeError> {
     Err(DecodeError(format!(
         "json: cannot unmarshal {text} into Go value of type int32"
     )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_is_refused_where_gos_decoder_stops() {
+        for (text, at) in [
+            ("d", 0),
+            ("abcde", 4),
+            ("a!", 1),
+            ("a=", 1),
+            ("dg=", 3),
+            ("dg=x", 2),
+            ("dg==dg==", 4),
+            ("dgE=x", 4),
+            // Line breaks are skipped, but count.
+            ("a\nb!", 3),
+            ("ab\ncd\ne", 6),
+            ("dg==\nx", 5),
+        ] {
+            let refused = base64(text).map_err(|e| e.0);
+            assert_eq!(
+                refused,
+                Err(format!("illegal base64 data at input byte {at}")),
+                "{text:?}"
+            );
+        }
+        assert_eq!(base64("d\ng=\r=\n").unwrap(), b"v");
+    }
 }

@@ -51,6 +51,44 @@ fn parse_errors_precede_type_mismatches() {
 }
 
 #[test]
+fn amounts_are_rounded_only_where_they_have_defaults() {
+    for (text, exact) in [("9.9999999999u", "10u"), ("1.0000000001n", "2n")] {
+        let (class, _) = decode(
+            "node.k8s.io",
+            "v1",
+            "RuntimeClass",
+            json!({"overhead": {"podFixed": {"memory": text}}}),
+        )
+        .expect("types fit");
+        assert_eq!(class.str_at(&["overhead", "podFixed", "memory"]), exact);
+        let (pod, _) = decode("", "v1", "Pod", json!({"spec": {"overhead": {"memory": text}}})).expect("types fit");
+        assert_eq!(pod.str_at(&["spec", "overhead", "memory"]), "1m");
+    }
+}
+
+#[test]
+fn zero_times_are_null() {
+    let zero = "0001-01-01T00:00:00Z";
+    let status = json!({"status": {"lastScheduleTime": zero, "lastSuccessfulTime": "0001-01-01T00:00:01Z"}});
+    let (job, _) = decode("batch", "v1", "CronJob", status).expect("types fit");
+    assert_eq!(
+        *job.get("status"),
+        json!({"lastScheduleTime": null, "lastSuccessfulTime": "0001-01-01T00:00:01Z"})
+    );
+    let spec = json!({"spec": {"acquireTime": "0001-01-01T01:00:00.000000+01:00"}});
+    let (lease, _) = decode("coordination.k8s.io", "v1", "Lease", spec).expect("types fit");
+    assert_eq!(*lease.get("spec"), json!({"acquireTime": null}));
+    let (pod, _) = decode("", "v1", "Pod", json!({"metadata": {"creationTimestamp": zero}})).expect("types fit");
+    assert!(pod.at(&["metadata", "creationTimestamp"]).is_null());
+    // In the body of the next update, null means unset.
+    let (job, _) = decode("batch", "v1", "CronJob", job).expect("types fit");
+    assert_eq!(
+        *job.get("status"),
+        json!({"lastSuccessfulTime": "0001-01-01T00:00:01Z"})
+    );
+}
+
+#[test]
 fn empty_lists_are_stored_as_null() {
     let stored = |group, kind, v| {
         let def = by_gvk(group, "v1", kind).expect("a built-in kind");

@@ -19,6 +19,7 @@ macro_rules! layout {
 static LIST_META: Layout = layout![
     "selfLink",
     "resourceVersion",
+    // As in Go's `ListMeta`, which is not alphabetical.
     "continue",
     "remainingItemCount",
     "shardInfo"

@@ -3,6 +3,7 @@
 
 use crate::{Field, TypeDef, table::TYPES};
 
+// Array lengths of a `static` must be constants, hence the separate pass in `rows`.
 const KINDS: usize = TYPES.len();
 const ROWS: usize = rows();
 

@@ -39,6 +39,7 @@ fn fields(def: &'static TypeDef, places: &[u8], level: usize, object: &Map, out:
         let embedded = |p: &&u8| order::number(&def.fields[usize::from(**p)], level) == (number, false);
         // Fields of one embedded message are adjacent in the order.
         let run = places[i..].iter().take_while(embedded).count();
+        // Also if all of its fields are unset: upstream writes an embedded struct even if it is empty.
         put_message(out, number, |out| {
             fields(def, &places[i..i + run], level + 1, object, out);
         });
@@ -99,11 +100,13 @@ fn value(ty: Ty, tag: u8, v: &Value, out: &mut Vec<u8>) {
         }),
         Ty::Quantity => put_message(out, tag, |out| put_bytes(out, 1, v.as_str().unwrap_or("0").as_bytes())),
         Ty::IntOrString => put_message(out, tag, |out| {
+            // All three fields, whichever is in use: none of them is a pointer in Go.
             put_number(out, 1, u64::from(v.as_str().is_some()));
             put_number(out, 2, v.as_i64().unwrap_or(0) as u64);
             put_bytes(out, 3, v.as_str().unwrap_or("").as_bytes());
         }),
         Ty::Any(_) => put_message(out, tag, |out| {
+            // An absent value is an empty message: Go leaves the raw bytes nil.
             if !v.is_null() {
                 put_message(out, 1, |out| json::encode(v, out));
             }

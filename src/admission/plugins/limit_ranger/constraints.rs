@@ -88,6 +88,7 @@ impl Constrained<'_> {
     /// Adds a message per violated constraint. Satisfied constraints produce nothing, so the cost is bounded
     /// by the size of the item plus the maximum number of messages.
     fn check(&self, item: &Limits<'_>, out: &mut Violations) {
+        // Lazily: the iterators end as soon as enough violations were found.
         let least = item.min.iter().filter_map(|(k, v)| self.minimum(k, *v));
         let most = item.max.iter().filter_map(|(k, v)| self.maximum(k, *v));
         let ratios = item.ratios.iter().filter_map(|(k, v)| self.ratio(k, *v));

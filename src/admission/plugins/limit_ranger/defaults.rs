@@ -31,6 +31,7 @@ fn fill(container: &mut Value, side: &str, defaults: &BTreeMap<&str, &Value>) ->
 fn merged<'a>(range: &'a Value, part: &str) -> BTreeMap<&'a str, &'a Value> {
     let mut all = BTreeMap::new();
     let items = range.at(&["spec", "limits"]).items().iter();
+    // Defaults exist for containers only; upstream ignores those of other types.
     for item in items.filter(|item| item.str_at(&["type"]) == "Container") {
         for (name, value) in item.get(part).as_object().into_iter().flat_map(|m| m.iter()) {
             all.insert(name, value);

@@ -110,6 +110,7 @@ fn status(asked: &NodeRequest<'_>) -> Result<()> {
     }
     let labels = ["metadata", "labels"];
     let none = |v: &Value| v.is_empty_value();
+    // Go does not tell an absent map from an empty one.
     let same = |path: &[&str]| new.at(path) == old.at(path) || none(new.at(path)) && none(old.at(path));
     if !same(&labels) {
         return asked.no(format!("node {me:?} cannot update labels through pod status"));
@@ -125,6 +126,7 @@ fn status(asked: &NodeRequest<'_>) -> Result<()> {
 }
 
 async fn eviction(cluster: &ObjectLookup, asked: &NodeRequest<'_>) -> Result<()> {
+    // The name may only be in the Eviction itself.
     let name = match asked.attributes.name.as_str() {
         "" => asked.object.name(),
         name => name,

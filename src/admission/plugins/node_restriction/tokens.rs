@@ -20,6 +20,7 @@ pub(super) async fn check(cluster: &ObjectLookup, authorizer: &dyn Authorizer, a
         return asked.no("node requested token not bound to a pod");
     }
     let uid = bound.str_at(&["uid"]);
+    // Without it, the token would also be valid for a later pod of the same name.
     if uid.is_empty() {
         return asked.no("node requested token with a pod binding without a uid");
     }

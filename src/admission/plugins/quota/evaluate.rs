@@ -130,6 +130,7 @@ impl ApplicableQuota<'_> {
     fn charged(&self) -> Result<Option<Amounts>, Rejection> {
         let requested = masked(&self.delta, &self.hard);
         let mut used = self.used.clone();
+        // The whole usage is stored again, so resources that this write does not touch are kept.
         for (name, quantity) in &requested {
             let sum = used.get(name).map_or(*quantity, |q| q.plus(*quantity));
             used.insert(name.clone(), sum);

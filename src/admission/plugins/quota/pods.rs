@@ -91,6 +91,7 @@ pub(super) fn missing<'a>(required: impl Iterator<Item = &'a str>, pod: &Value) 
         .flat_map(|l| spec.get(l).items())
     {
         let [requests, limits] = ["requests", "limits"].map(|side| list(container.at(&["resources", side])));
+        // Of the container alone: the sums of the pod would hide one that specifies nothing.
         let counted = charged(&requests, &limits);
         for name in required.iter().filter(|name| !counted.contains_key(**name)) {
             silent.entry(name).or_default().insert(container.str_at(&["name"]));

@@ -53,6 +53,7 @@ impl<'a> Recount<'a> {
             return;
         }
         for (name, amount) in evaluator.usage(object) {
+            // An object uses more than the quota limits; the rest is not recorded.
             if let Some(sum) = self.used.get_mut(&name) {
                 *sum = sum.plus(amount);
             }

@@ -95,6 +95,7 @@ impl Selector {
 
 pub(super) fn is_terminating(pod: &Value) -> bool {
     let seconds = pod.at(&["spec", "activeDeadlineSeconds"]).as_i64();
+    // As upstream: zero counts as a deadline, although validation refuses it.
     seconds.is_some_and(|s| s >= 0)
 }
 

@@ -43,6 +43,7 @@ impl Reader<'_> {
                 true => why.to_string(),
                 false => "data does not contain any valid RSA or ECDSA certificates".to_owned(),
             };
+            // As upstream, which does not repeat the whole bundle.
             self.errors.push(FieldError::invalid(&path, "<omitted>", why));
         }
         match egress.as_str() {
@@ -70,6 +71,7 @@ impl Reader<'_> {
             // Otherwise a provider could issue tokens that pass for service accounts of this cluster.
             if self.service_accounts.iter().any(|s| s == url) {
                 let mut all: Vec<&str> = self.service_accounts.iter().map(String::as_str).collect();
+                // As upstream, which prints a sorted set.
                 all.sort_unstable();
                 all.dedup();
                 let why = format!("URL must not overlap with disallowed issuers: [{}]", all.join(" "));
@@ -81,6 +83,7 @@ impl Reader<'_> {
             return;
         }
         let path = at.child("discoveryURL");
+        // As upstream, a slash at the end makes no difference.
         if !url.is_empty() && discovery.trim_end_matches('/') == url.trim_end_matches('/') {
             let why = "discoveryURL must be different from URL";
             self.errors.push(FieldError::invalid(&path, discovery, why));

@@ -98,6 +98,7 @@ impl Reader<'_> {
         for (i, v) in list.iter().enumerate() {
             let at = at.index(i);
             self.check_fields(v, at.as_str(), &["expression", "message"])?;
+            // Only for its type, as in `claim_rules`.
             self.text(v, "expression", at.as_str())?;
             let text = v.str_at(&["expression"]);
             let message = self.text(v, "message", at.as_str())?;

@@ -67,6 +67,7 @@ pub(super) fn set_hints(slice: &mut Value, prefers_node: Option<bool>) -> bool {
     let mut changed = false;
     let endpoints = slice.at_mut(&["endpoints"]).and_then(Value::as_array_mut);
     for endpoint in endpoints.into_iter().flatten() {
+        // As upstream, which leaves the hints of these endpoints as they are.
         if prefers_node.is_some() && endpoint.at(&["conditions", "ready"]).as_bool() != Some(true) {
             continue;
         }

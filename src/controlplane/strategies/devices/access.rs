@@ -92,6 +92,7 @@ fn part<'a>(cx: &'a Context, verb: &'a str, subresource: &'a str) -> Attributes<
         is_resource: true,
         api_group: super::GROUP,
         api_version: "v1",
+        // All namespaces: a scheduler binds claims wherever they are.
         namespace: "",
         resource: "resourceclaims",
         subresource,

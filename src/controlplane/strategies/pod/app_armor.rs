@@ -31,6 +31,7 @@ fn is_windows(pod: &Value) -> bool {
 /// of those that cannot be. Others repeat what the fields say.
 pub(super) fn copy(pod: &mut Value) -> Vec<String> {
     let mut warnings = Vec::new();
+    // Cloned, because the containers are changed in place below.
     let annotations = pod.at(&["metadata", "annotations"]).clone();
     let of_pod = pod.at(&["spec", "securityContext", "appArmorProfile"]).clone();
     if is_windows(pod) || annotations.is_empty_value() {

@@ -28,6 +28,7 @@ pub(super) fn keep_all_but_resources(new: &mut Value, old: &Value) {
     if LISTS.iter().any(|k| list(new, k).len() != list(old, k).len()) {
         return;
     }
+    // From the stored pod up, so that whatever a resize does not name stays.
     let mut spec = old.get("spec").clone();
     restore(&mut spec, new.get("spec"), &["resources"]);
     for key in LISTS {

@@ -81,6 +81,7 @@ impl AddressRegistry for IpAddressStore {
     async fn claim(&self, ip: IpAddr, namespace: &str, name: &str) -> Result<bool> {
         let store = self.0.get("networking.k8s.io", "ipaddresses")?;
         let mut object = ip_address_for(ip, namespace, name);
+        // This object has not passed a decoder, which adds the fields that the version always encodes.
         store.resource().schema.normalize(&mut object)?;
         let options = WriteOptions {
             manager: Some("kube-apiserver".to_owned()),

@@ -35,6 +35,7 @@ pub(super) fn init_ip_family_fields(
     new: &mut Value,
     old: Option<&Value>,
 ) -> Result<()> {
+    // It is a DNS alias: without an address, it has no families.
     if new.str_at(&["spec", "type"]) == "ExternalName" {
         return Ok(());
     }

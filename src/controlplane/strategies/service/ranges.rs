@@ -60,6 +60,7 @@ impl ServiceAllocators {
                 continue;
             }
             additional.push(match before.iter().find(|r| r.to_string() == text) {
+                // By its text: a range keeps its allocations while any object offers it.
                 Some(same) => same.clone(),
                 None => {
                     for (ip, owner) in known {

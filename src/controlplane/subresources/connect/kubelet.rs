@@ -71,6 +71,7 @@ impl Kubelets {
 /// The node's first address of the most preferred type (`--kubelet-preferred-address-types`).
 fn preferred(node: &Value, types: &[String]) -> Result<String> {
     let all = node.at(&["status", "addresses"]).items();
+    // The flag's order decides, not that of the node's own list.
     for wanted in types {
         if let Some(a) = all.iter().find(|a| a.str_at(&["type"]) == wanted) {
             return Ok(a.str_at(&["address"]).to_owned());

@@ -203,6 +203,7 @@ impl Connect for Log {
 
     async fn connect(&self, cx: &Context, name: &str, options: &Value, req: Request) -> Result<Response> {
         check(name, options)?;
+        // Before the lookups: a caller over its share costs nothing more.
         let place = self.kubelets.connector.enter(&cx.user)?;
         let pod = self.stores.get("", "pods")?.get_value(&cx.namespace, name).await?;
         let container = container(&pod, options.str_at(&["container"]))?;

@@ -105,6 +105,7 @@ fn exit_code(status: &Value) -> Result<Value, NoExitCode> {
         return Err(NoExitCode::NoCause);
     };
     let text = cause.str_at(&["message"]);
+    // A byte: exit codes of processes end at 255.
     let Ok(code) = text.parse::<u8>() else {
         return Err(NoExitCode::Invalid(text.to_owned()));
     };
@@ -120,6 +121,7 @@ pub(super) fn encoded(status: &Value) -> Vec<u8> {
     const KIND: &[u8] = br#"{"kind":"Status","apiVersion":"v1","#;
     let bytes = json::to_vec(status);
     bytes
+        // Cut off the text, because the encoder always writes the kind of a Status.
         .strip_prefix(KIND)
         .map_or_else(|| bytes.clone(), |rest| [b"{", rest].concat())
 }

@@ -19,8 +19,14 @@ use crate::registry::resource::Connect;
 use crate::registry::strategy::Context;
 use crate::request::{Request, Response};
 use async_trait::async_trait;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Addresses of Endpoints that one request tries. Upstream tries all; each may need a read of a pod, and whoever writes
+/// them chooses their number.
+const MAX_ATTEMPTS: usize = 100;
 
 /// The resource that is proxied to.
 pub(in crate::controlplane) enum Proxy {
@@ -140,6 +146,7 @@ impl ProxyHandler {
         // Only spreads the load: no other memory is ordered by the counter, and it may wrap. Upstream starts
         // at random.
         let first = next.fetch_add(1, Ordering::Relaxed);
+        let mut candidates = Vec::new();
         for subset in round_robin(subsets, first) {
             let addresses = subset.get("addresses").items();
             let ports = subset.get("ports").items();
@@ -150,12 +157,16 @@ impl ProxyHandler {
             else {
                 continue;
             };
-            for address in round_robin(addresses, first) {
-                let ip = address.str_at(&["ip"]);
-                // Verified one at a time: each check reads a pod, and usually the first address passes.
-                if reachable(ip) && self.is_a_pods(cx, address, ip).await {
-                    return Ok(self.workload(target.https, ip, &number.to_string()));
-                }
+            let left = MAX_ATTEMPTS - candidates.len();
+            let tried = round_robin(addresses, first).take(left);
+            candidates.extend(tried.map(|address| (address, number)));
+        }
+        let mut known = HashMap::new();
+        for (address, port) in candidates {
+            let ip = address.str_at(&["ip"]);
+            // Verified one at a time: usually the first address passes.
+            if reachable(ip) && self.is_a_pods(cx, address, ip, &mut known).await {
+                return Ok(self.workload(target.https, ip, &port.to_string()));
             }
         }
         // Upstream formats the whole id here, but the bare name for missing subsets.
@@ -163,17 +174,34 @@ impl ProxyHandler {
     }
 
     /// Whether an endpoint address belongs to a pod of the namespace. Other endpoints are skipped: whoever
-    /// can write Endpoints must not direct this server's connections.
-    async fn is_a_pods(&self, cx: &Context, address: &Value, ip: &str) -> bool {
+    /// can write Endpoints must not direct this server's connections. `known` are the addresses of the pods that the
+    /// request has read: all endpoints may name the same large one.
+    async fn is_a_pods<'a>(
+        &self,
+        cx: &Context,
+        address: &'a Value,
+        ip: &str,
+        known: &mut HashMap<&'a str, Vec<String>>,
+    ) -> bool {
         let to = address.get("targetRef");
         if to.is_null() || to.str_at(&["namespace"]) != cx.namespace {
             return false;
         }
-        let Ok(pods) = self.stores.get("", "pods") else {
-            return false;
+        let name = to.str_at(&["name"]);
+        let ips = match known.entry(name) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(unknown) => unknown.insert(self.ips_of(cx, name).await),
         };
-        let pod = pods.get_value(&cx.namespace, to.str_at(&["name"])).await;
-        pod.is_ok_and(|pod| pod_ips(&pod).any(|own| own == ip))
+        ips.iter().any(|own| own == ip)
+    }
+
+    /// The addresses of a pod; none if it cannot be read.
+    async fn ips_of(&self, cx: &Context, name: &str) -> Vec<String> {
+        let Ok(pods) = self.stores.get("", "pods") else {
+            return Vec::new();
+        };
+        let pod = pods.get_value(&cx.namespace, name).await;
+        pod.map_or_else(|_| Vec::new(), |pod| pod_ips(&pod).map(str::to_owned).collect())
     }
 
     /// A backend that is not a kubelet; `port` defaults by scheme.
@@ -226,6 +254,7 @@ impl Connect for ProxyHandler {
     }
 
     async fn connect(&self, cx: &Context, id: &str, options: &Value, req: Request) -> Result<Response> {
+        // Before the lookups: a caller over its share costs nothing more.
         let place = self.kubelets.connector.enter(&cx.user)?;
         let backend = match &self.to {
             Proxy::Pods => self.pod(cx, id).await?,
@@ -285,6 +314,52 @@ mod tests {
         assert_eq!(found.addresses.as_deref(), Some(&[checked][..]));
         let refused = proxy.node("http:n:80").await.err().unwrap();
         assert_eq!(refused.message, "address not allowed");
+    }
+
+    #[tokio::test]
+    async fn endpoints_of_pods_are_found_among_the_first_hundred() {
+        let r = running();
+        let cx = Context::system("default");
+        let [pods, endpoints] = ["pods", "endpoints"].map(|plural| r.plane.store("", plural));
+        let containers = json!([{"name": "c", "image": "registry.invalid/app:1"}]);
+        let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": containers}});
+        pods.create_value(&cx, pod).await.unwrap();
+        let with_address = |live: &Value| {
+            let mut pod = live.clone();
+            pod.set(&["status", "podIPs"], json!([{"ip": "10.0.0.9"}]));
+            pod.set(&["status", "podIP"], "10.0.0.9");
+            Ok(pod)
+        };
+        pods.update_with(&cx, "p", "status", with_address).await.unwrap();
+        for (name, others) in [("near", MAX_ATTEMPTS - 1), ("far", MAX_ATTEMPTS)] {
+            let target = json!({"kind": "Pod", "namespace": "default", "name": "p"});
+            // Addresses that are not the pod's, and its own as the last.
+            let ips = (0..others).map(|i| format!("10.1.0.{i}"));
+            let addresses: Vec<Value> = ips
+                .chain(["10.0.0.9".to_owned()])
+                .map(|ip| json!({"ip": ip, "targetRef": target}))
+                .collect();
+            let subset = json!({"addresses": addresses, "ports": [{"port": 80}]});
+            let object = json!({"metadata": {"name": name}, "subsets": [subset]});
+            endpoints.create_value(&cx, object).await.unwrap();
+        }
+        let stores = StoreLookup::default();
+        stores.add([pods, endpoints].into_iter());
+        let next = AtomicUsize::new(0);
+        let proxy = ProxyHandler {
+            to: Proxy::Nodes,
+            stores: stores.clone(),
+            kubelets: Kubelets {
+                stores,
+                connector: Arc::new(BackendConnector::new(config().kubelets).unwrap()),
+            },
+        };
+        let found = proxy.service(&next, &cx, "near").await.unwrap();
+        assert_eq!(found.authority, "10.0.0.9:80");
+        next.store(0, Ordering::Relaxed);
+        assert_eq!(proxy.service(&next, &cx, "far").await.err().unwrap().code, 503);
+        // The next request begins with the next address.
+        assert!(proxy.service(&next, &cx, "far").await.is_ok());
     }
 
     #[tokio::test]

@@ -16,6 +16,7 @@ use http::{HeaderValue, Method, StatusCode, Uri, header};
 
 /// The request target of a path and query.
 pub(super) fn target(path: &str, query: &str) -> Result<Uri> {
+    // Escaped again: the path was decoded when the request was routed.
     let mut text = url::escaped_path(path);
     if !query.is_empty() {
         text.push('?');
@@ -155,6 +156,7 @@ pub(super) async fn relay_request(
         host.as_ref().and_then(|h| h.to_str().ok()).unwrap_or(""),
     ];
     let links = Links::below(&prefix, &own);
+    // Tells the filters to leave the backend's headers in place and not to count the request.
     answer.extensions_mut().insert(FromBackend::Proxied);
     // An empty body, as after HEAD, has no links to rewrite and keeps its Content-Length.
     let is_page = !http_body::Body::is_end_stream(answer.body()) && policy.confine(answer.headers_mut());

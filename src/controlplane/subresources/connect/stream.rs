@@ -94,6 +94,7 @@ impl Connect for Stream {
     }
 
     async fn connect(&self, cx: &Context, name: &str, options: &Value, req: Request) -> Result<Response> {
+        // Before the lookups: a caller over its share costs nothing more.
         let place = self.kubelets.connector.enter(&cx.user)?;
         let pod = self.stores.get("", "pods")?.get_value(&cx.namespace, name).await?;
         // The container is checked before the node, in the order of upstream's `streamLocation`.

@@ -250,6 +250,7 @@ async fn from_client(
         // Kubelets read input only once all streams exist. They answer within the time limit or the session
         // ends.
         if ready.wait_for(|ready| *ready).await.is_err() {
+            // The reading side ends the session, and knows why.
             return pending().await;
         }
         // The payload of a close is the channel's number, not data: it becomes an empty frame with the FIN

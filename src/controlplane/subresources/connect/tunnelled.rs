@@ -91,6 +91,7 @@ pub(super) async fn answer(
     let place = kubelet.place.clone();
     let serve = async move |socket: WebSocket| {
         copy(socket, io).await;
+        // Moved into the task, so that the connection counts until both sides are closed.
         drop(place);
     };
     Ok(handshake.accept(chosen.as_deref(), Limits::STREAM, tasks, serve))

@@ -46,7 +46,6 @@ pub(crate) fn policy(v: &Value, old: Option<&Value>, mutating: bool) -> ErrorLis
             true => mutation_errors(v).into(),
             false => compile_errors(v).into(),
         },
-        is_trimmed: mutating,
     };
     for (i, x) in spec.get("variables").items().iter().enumerate() {
         let at = path.child("variables").index(i);
@@ -81,8 +80,6 @@ pub(crate) fn policy(v: &Value, old: Option<&Value>, mutating: bool) -> ErrorLis
 struct Compiled {
     /// The path within the spec, the expression, and the compiler's message.
     errors: VecDeque<(String, String, String)>,
-    /// Prints expressions without surrounding white space: upstream trims those of mutating policies only.
-    is_trimmed: bool,
 }
 
 impl Compiled {
@@ -93,7 +90,11 @@ impl Compiled {
         while self.errors.front().is_some_and(is_next)
             && let Some((place, text, why)) = self.errors.pop_front()
         {
-            let text = if self.is_trimmed { text.trim() } else { text.as_str() };
+            // Upstream shows the expressions of mutations without the white space around them, and all others as they are.
+            let text = match place.starts_with("mutations[") {
+                true => text.trim(),
+                false => text.as_str(),
+            };
             out.push(FieldError::invalid(&FieldPath::new("spec").child(&place), text, why));
         }
     }

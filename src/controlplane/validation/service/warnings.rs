@@ -12,10 +12,17 @@ pub(crate) fn service(v: &Value) -> Vec<String> {
     let spec = v.get("spec");
     if v.at(&["metadata", "annotations", super::HINTS]).as_str().is_some() {
         out.push(format!(
-            "metadata.annotations[{}]: deprecated in v1.27+; use \"{}\" instead",
+            "annotation {} is deprecated, please use {} instead",
             super::HINTS,
             super::MODE
         ));
+    }
+    for (i, ip) in strings(spec.get("clusterIPs"))
+        .iter()
+        .enumerate()
+        .filter(|(_, ip)| **ip != "None")
+    {
+        out.extend(ip_warning(&format!("spec.clusterIPs[{i}]"), ip));
     }
     let external_ips = strings(spec.get("externalIPs"));
     let balancer_ip = spec.str_at(&["loadBalancerIP"]);
@@ -30,19 +37,13 @@ pub(crate) fn service(v: &Value) -> Vec<String> {
             out.push("spec.SessionAffinity is ignored for headless services".to_owned());
         }
     }
-    for (i, ip) in strings(spec.get("clusterIPs"))
-        .iter()
-        .enumerate()
-        .filter(|(_, ip)| **ip != "None")
-    {
-        out.extend(ip_warning(&format!("spec.clusterIPs[{i}]"), ip));
-    }
-    // Headless Services have been warned above that the field is ignored.
-    if !external_ips.is_empty() && !is_headless(v) {
-        out.push("spec.externalIPs is deprecated and may no longer be implemented in some clusters".to_owned());
-    }
     for (i, ip) in external_ips.iter().enumerate() {
         out.extend(ip_warning(&format!("spec.externalIPs[{i}]"), ip));
+    }
+    let external = spec.str_at(&["type"]) == "ExternalName";
+    // Where the field is ignored, another warning says so.
+    if !external_ips.is_empty() && !external && !is_headless(v) {
+        out.push("spec.externalIPs is deprecated and may no longer be implemented in some clusters".to_owned());
     }
     if !balancer_ip.is_empty() {
         out.extend(ip_warning("spec.loadBalancerIP", balancer_ip));
@@ -53,7 +54,6 @@ pub(crate) fn service(v: &Value) -> Vec<String> {
             range.trim(),
         ));
     }
-    let external = spec.str_at(&["type"]) == "ExternalName";
     if external && !external_ips.is_empty() {
         out.push("spec.externalIPs is ignored when spec.type is \"ExternalName\"".to_owned());
     }
@@ -151,16 +151,42 @@ mod tests {
     }
 
     #[test]
-    fn headless_external_ips_warn_as_ignored_not_deprecated() {
-        let warnings = |cluster_ip: &str| {
+    fn warnings_about_annotations_and_addresses_come_in_upstreams_order() {
+        let v = crate::json!({"metadata": {"annotations": {"service.kubernetes.io/topology-aware-hints": "auto"}},
+            "spec": {"type": "ClusterIP", "clusterIP": "010.0.0.1", "clusterIPs": ["010.0.0.1"],
+                "externalIPs": ["01.1.1.1"]}});
+        let warnings = service(&v);
+        let starts = [
+            "annotation service.kubernetes.io/topology-aware-hints is deprecated, please use \
+             service.kubernetes.io/topology-mode instead",
+            "spec.clusterIPs[0]: ",
+            "spec.externalIPs[0]: ",
+            "spec.externalIPs is deprecated ",
+        ];
+        assert_eq!(warnings.len(), starts.len(), "{warnings:?}");
+        for (warning, start) in warnings.iter().zip(starts) {
+            assert!(warning.starts_with(start), "{warning}");
+        }
+    }
+
+    #[test]
+    fn external_ips_that_are_ignored_are_not_deprecated_too() {
+        let warnings = |kind: &str, cluster_ip: &str| {
             service(
-                &crate::json!({"spec": {"type": "ClusterIP", "clusterIP": cluster_ip, "clusterIPs": [cluster_ip],
+                &crate::json!({"spec": {"type": kind, "clusterIP": cluster_ip, "clusterIPs": [cluster_ip],
                 "externalIPs": ["1.1.1.1"]}}),
             )
         };
-        assert_eq!(warnings("None"), ["spec.externalIPs is ignored for headless services"]);
         assert_eq!(
-            warnings("10.0.0.1"),
+            warnings("ClusterIP", "None"),
+            ["spec.externalIPs is ignored for headless services"]
+        );
+        assert_eq!(
+            warnings("ExternalName", ""),
+            ["spec.externalIPs is ignored when spec.type is \"ExternalName\""]
+        );
+        assert_eq!(
+            warnings("ClusterIP", "10.0.0.1"),
             ["spec.externalIPs is deprecated and may no longer be implemented in some clusters"]
         );
     }

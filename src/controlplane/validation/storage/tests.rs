@@ -89,6 +89,18 @@ fn immutable_fields_print_as_their_types_in_go() {
             r#"storageClassName: Invalid value: "k": field is immutable"#,
         ]
     );
+    let (everywhere, nowhere) = (
+        json!({"storageClassName": "c", "nodeTopology": {}}),
+        json!({"storageClassName": "c"}),
+    );
+    assert_eq!(
+        immutable(csi_storage_capacity_update(&everywhere, &nowhere)),
+        ["nodeTopology: Invalid value: {}: field is immutable"]
+    );
+    assert_eq!(
+        immutable(csi_storage_capacity_update(&everywhere, &everywhere)),
+        [""; 0]
+    );
     let of = |names: [&str; 2], id: &str| {
         let driver = |name: &str| json!({"name": (name), "nodeID": (format!("{name}-{id}"))});
         json!({"spec": {"drivers": [(driver(names[0])), (driver(names[1]))]}})

@@ -259,15 +259,7 @@ impl Frames {
     }
 
     fn bookmark(&mut self, version: &str, initial_end: bool) -> Vec<u8> {
-        let mut object = Value::object();
-        object.set(&["apiVersion"], self.resource.gvk().api_version());
-        object.set(&["kind"], self.resource.kind.as_str());
-        object.set(&["metadata", "resourceVersion"], version);
-        // Normalise to add the fields Go always serialises, which upstream's bookmarks contain.
-        let bare = object.clone();
-        if self.resource.schema.normalize(&mut object).is_err() {
-            object = bare;
-        }
+        let mut object = empty_object(&self.resource);
         object.set(&["metadata", "resourceVersion"], version);
         if initial_end {
             object.set(&["metadata", "annotations", "k8s.io/initial-events-end"], "true");
@@ -295,9 +287,38 @@ impl Frames {
     }
 }
 
+/// What upstream's bookmarks contain besides their metadata: an empty object of the kind, converted to the version.
+fn empty_object(resource: &Resource) -> Value {
+    let mut object = Value::object();
+    object.set(&["apiVersion"], resource.gvk().api_version());
+    object.set(&["kind"], resource.kind.as_str());
+    // The internal types of these have the number by value, so that it is 0 rather than absent.
+    if &*resource.gvr.group == "apps" && matches!(&*resource.kind, "Deployment" | "ReplicaSet" | "StatefulSet") {
+        object.set(&["spec", "replicas"], 0i64);
+    }
+    // Normalise to add the fields Go always serialises.
+    let bare = object.clone();
+    if resource.schema.normalize(&mut object).is_err() {
+        object = bare;
+    }
+    object
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::controlplane::resource_builder::GroupVersionBuilder;
+
+    #[test]
+    fn an_empty_workload_has_no_replicas() {
+        let replicas = |plural: &'static str, kind: &'static str| {
+            let (group, version) = ("apps", "v1");
+            let row = GroupVersionBuilder { group, version }.kind(plural, kind).build();
+            empty_object(&row).at(&["spec", "replicas"]).as_i64()
+        };
+        assert_eq!(replicas("statefulsets", "StatefulSet"), Some(0));
+        assert_eq!(replicas("daemonsets", "DaemonSet"), None);
+    }
 
     #[test]
     fn frame_around_equals_an_enveloped_frame() {

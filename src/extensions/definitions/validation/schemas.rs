@@ -109,12 +109,6 @@ pub(super) fn schema(
 /// With a status subresource `status` is validated by its own part of the schema, so the root may have
 /// nothing that would then be lost.
 fn root_keywords(out: &mut ErrorList, schema: &Value, at: &FieldPath) {
-    let ty = schema.str_at(&["type"]);
-    if !ty.is_empty() && ty != "object" {
-        let why =
-            "only \"object\" is allowed as the type at the root of the schema if the status subresource is enabled";
-        return out.push(FieldError::invalid(&at.child("type"), ty, why));
-    }
     // In Go these and numbers are pointers, which count as set even to an empty value.
     const POINTERS: [&str; 7] = [
         "$ref",
@@ -129,6 +123,16 @@ fn root_keywords(out: &mut ErrorList, schema: &Value, at: &FieldPath) {
         true => v.is_null(),
         false => v.is_empty_value() && v.as_f64().is_none(),
     };
+    // Upstream reports one error, of the first member in the order of its struct: these are before the type.
+    let type_is_first = ["id", "$schema", "$ref"]
+        .into_iter()
+        .all(|key| unset(key, schema.get(key)));
+    let ty = schema.str_at(&["type"]);
+    if type_is_first && !ty.is_empty() && ty != "object" {
+        let why =
+            "only \"object\" is allowed as the type at the root of the schema if the status subresource is enabled";
+        return out.push(FieldError::invalid(&at.child("type"), ty, why));
+    }
     let allowed = |(key, v): (&str, &Value)| ROOT_KEYWORDS.iter().any(|(_, keyword)| *keyword == key) || unset(key, v);
     if schema.as_object().is_some_and(|m| !m.iter().all(allowed)) {
         let names = ROOT_KEYWORDS.map(|(name, _)| name).join(" ");

@@ -379,6 +379,17 @@ fn keywords_at_the_root_are_limited_if_there_is_a_status() {
 }
 
 #[test]
+fn of_a_root_schema_with_another_type_the_first_keyword_is_reported() {
+    let first = |schema: Value| {
+        let members = json!({"subresources": {"status": {}}, "schema": {"openAPIV3Schema": (schema)}});
+        let why = errors(&version(members)).into_iter().next().unwrap_or_default();
+        why.contains("only \"object\" is allowed as the type")
+    };
+    assert!(first(json!({"type": "string", "maxProperties": 3})));
+    assert!(!first(json!({"type": "string", "$ref": "#/x"})));
+}
+
+#[test]
 fn selectable_fields_of_a_schema_that_cannot_be_converted_report_it() {
     let members = json!({"schema": {"openAPIV3Schema": {"type": "object", "additionalItems": true}},
         "selectableFields": [{"jsonPath": "x"}]});

@@ -30,6 +30,7 @@ pub(super) fn record(response: Response, record: Arc<Record>, status: ResponseSt
         charged: record.audit().response_limits().copy(),
         too_large: false,
     });
+    // Not of streams without an end, whose pauses are no work of this server.
     let stopwatch = (own && !record.is_long_running()).then(|| Stopwatch::start(record.trail.parts()));
     response.map(|body| {
         Body::stream(Recorded {
@@ -175,6 +176,7 @@ impl http_body::Body for Recorded {
             }
             self.storing = Some((Box::pin(pending.wait()), error));
         }
+        // The outcome does not matter here: the response has been sent.
         if let Some((storing, _)) = &mut self.storing {
             ready!(storing.as_mut().poll(cx));
         }

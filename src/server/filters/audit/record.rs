@@ -115,6 +115,7 @@ impl Record {
         Self {
             audit,
             verdict,
+            // Shared by the events of all stages, which may wait in several backends.
             subject: Arc::new(subject),
             received: summary.received,
             deadline: summary.deadline,

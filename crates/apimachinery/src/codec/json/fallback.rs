@@ -14,16 +14,14 @@ use std::fmt;
 /// Decodes with serde_json.
 pub(super) fn decode(bytes: &[u8], origin: Origin) -> Result<(Value, DecodeNotes), Error> {
     let text = mended(bytes);
-    // Offsets in messages do not matter, so explaining the mended text is as good as explaining the original.
-    let bytes = text.as_bytes();
     let mut d = serde_json::Deserializer::from_str(&text);
     // `Seed` enforces MAX_DEPTH; serde_json's own limit of 128 is lower than what upstream accepts.
     d.disable_recursion_limit();
     let cx = Cx {
         origin,
-        sizes: RefCell::new(Sizes::of(bytes)),
+        sizes: RefCell::new(Sizes::of(text.as_bytes())),
         // Trimmed only when the estimate is used: malformed text gives meaningless counts.
-        length: bytes.len(),
+        length: text.len(),
         duplicates: RefCell::default(),
     };
     let v = Seed {
@@ -32,8 +30,8 @@ pub(super) fn decode(bytes: &[u8], origin: Origin) -> Result<(Value, DecodeNotes
         depth: 0,
     }
     .deserialize(&mut d)
-    .map_err(|e| words(bytes, &e))?;
-    d.end().map_err(|e| words(bytes, &e))?;
+    .map_err(|e| words(bytes, &text, &e))?;
+    d.end().map_err(|e| words(bytes, &text, &e))?;
     Ok((
         v,
         DecodeNotes {
@@ -99,10 +97,11 @@ fn mended_escapes(text: &str) -> Option<String> {
     Some(out)
 }
 
-/// The error with Go's message if it is a syntax error.
-fn words(bytes: &[u8], e: &serde_json::Error) -> Error {
-    // Syntax errors come first: a number that is too large is only the reason if the text is otherwise valid.
-    let known = go_syntax::explain(bytes).or_else(|| go_syntax::too_large(bytes));
+/// The error with Go's message if it is a syntax error. `text` is what was mended of the bytes.
+fn words(bytes: &[u8], text: &str, e: &serde_json::Error) -> Error {
+    // Go names the byte as it was sent. Syntax errors come first: a number that is too large is only the reason if
+    // the text is otherwise valid.
+    let known = go_syntax::explain(bytes).or_else(|| go_syntax::too_large(text));
     Error(known.unwrap_or_else(|| e.to_string()))
 }
 

@@ -32,7 +32,8 @@ impl<'a> Parser<'a> {
 
     fn peek(&self) -> (Token, &'a str, &'a str) {
         let s = self.rest.trim_start_matches([' ', '\t', '\r', '\n']);
-        let Some(first) = s.chars().next() else {
+        // Go's lexer takes a NUL for the end of the text, but only where a token would begin.
+        let Some(first) = s.chars().next().filter(|c| *c != '\0') else {
             return (Token::End, "", s);
         };
         let (token, len) = match first {
@@ -48,12 +49,14 @@ impl<'a> Parser<'a> {
             // Words are not restricted here: keys and values are validated with their own messages.
             _ => {
                 let end = s
-                    .find(|c| is_special(c) || matches!(c, ' ' | '\t' | '\r' | '\n'))
+                    .find(|c| is_special(c) || matches!(c, '\0' | ' ' | '\t' | '\r' | '\n'))
                     .unwrap_or(s.len());
                 (Token::Word, end)
             }
         };
-        (token, &s[..len], &s[len..])
+        let (text, rest) = s.split_at(len);
+        // Directly behind a token it is skipped.
+        (token, text, rest.strip_prefix('\0').unwrap_or(rest))
     }
 
     fn next(&mut self) -> (Token, &'a str) {

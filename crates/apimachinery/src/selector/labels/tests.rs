@@ -120,6 +120,25 @@ fn requirement() -> impl Strategy<Value = Requirement> {
     })
 }
 
+#[test]
+fn a_nul_ends_the_selector_or_the_token_before_it() {
+    let parsed = |text: &str| {
+        LabelSelector::parse(text)
+            .map(|s| s.to_string())
+            .map_err(|e| e.to_string())
+    };
+    assert_eq!(parsed("\0=!"), Ok(String::new()));
+    assert_eq!(
+        parsed("a=b, \0 c"),
+        Err("found '', expected: identifier after ','".to_owned())
+    );
+    assert_eq!(parsed("a\0in\0(\0b\0,c)\0,\0d"), Ok("a in (b,c),d".to_owned()));
+    assert_eq!(
+        parsed("a in (b);\0"),
+        Err("found ';', expected: ',' or 'end of string'".to_owned())
+    );
+}
+
 proptest! {
     #[test]
     fn display_round_trips(r in proptest::collection::vec(requirement(), 0..5)) {

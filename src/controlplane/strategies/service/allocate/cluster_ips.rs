@@ -49,6 +49,7 @@ impl PendingAllocation<'_> {
             return Ok(());
         };
         let second = self.cluster_ip(service, family, all.get(1).map(String::as_str)).await?;
+        // A second address that the client sent has been allocated above, and comes back as text.
         all.truncate(1);
         all.push(second);
         service.set(&["spec", "clusterIPs"], all);

@@ -67,6 +67,38 @@ fn expression_errors_are_in_field_order() {
 }
 
 #[test]
+fn variables_and_parameters_are_declared_before_they_are_complete() {
+    let v = json!({"metadata": {"name": "x"}, "spec": {"paramKind": {"kind": "ConfigMap"},
+        "matchConstraints": {"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}]},
+        "validations": [{"expression": "has(params.data)"}, {"expression": "variables.a"}]}});
+    let errors: Vec<_> = policy(&v, None, false).iter().map(ToString::to_string).collect();
+    assert_eq!(errors.len(), 2, "{errors:?}");
+    assert!(errors[0].starts_with("spec.paramKind.apiVersion"), "{errors:?}");
+    assert!(errors[1].contains("<input>:1:10: undefined field 'a'"), "{errors:?}");
+}
+
+#[test]
+fn white_space_around_expressions_counts_unless_upstream_trims_it() {
+    let v = json!({"metadata": {"name": "x"}, "spec": {"reinvocationPolicy": "Never",
+        "matchConstraints": {"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}]},
+        "variables": [{"name": "v", "expression": " a"}],
+        "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": " a "}}]}});
+    let errors: Vec<_> = policy(&v, None, true).iter().map(ToString::to_string).collect();
+    let undeclared = "undeclared reference to 'a' (in container '')";
+    assert_eq!(
+        errors,
+        [
+            format!(
+                "spec.variables[0].expression: Invalid value: \" a\": compilation failed: ERROR: <input>:1:2: {undeclared}\n |  a\n | .^"
+            ),
+            format!(
+                "spec.mutations[0].jsonPatch.expression: Invalid value: \"a\": compilation failed: ERROR: <input>:1:1: {undeclared}\n | a\n | ^"
+            ),
+        ]
+    );
+}
+
+#[test]
 fn mutating_policy_errors_match_the_recordings() {
     let errors = |edits: Value| {
         let mut v = json!({"metadata": {"name": "x"}, "spec": {"reinvocationPolicy": "Never",
