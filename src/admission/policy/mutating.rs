@@ -180,7 +180,6 @@ impl Mutator {
         }
         let mut mutated = false;
         for place in 0..policy.mutations.len() {
-            // A delete has no object that could be changed.
             if versioned.object().is_null() {
                 break;
             }

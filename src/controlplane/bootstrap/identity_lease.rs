@@ -121,7 +121,7 @@ fn is_expired(lease: &Value, now: OffsetDateTime) -> bool {
 async fn delete(store: &Store, name: &str) -> Result<()> {
     match store.delete_by_name(&Context::system(NAMESPACE), name).await {
         Ok(_) => Ok(()),
-        // Another server's collector may have been faster.
+        // There is none at a first start, or another server's collector was faster.
         Err(e) if e.code == 404 => Ok(()),
         Err(e) => Err(e),
     }
