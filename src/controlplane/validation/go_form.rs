@@ -291,15 +291,6 @@ mod tests {
     }
 
     #[test]
-    fn absent_sources_of_a_projected_volume_print_as_null() {
-        let sources = json!([{"serviceAccountToken": {"path": "p"}}]);
-        let spec = json!({"volumes": [{"name": "v", "projected": {"sources": (sources)}}]});
-        let text = compact(&spec, POD_SPEC);
-        let source = r#"{"Secret":null,"DownwardAPI":null,"ConfigMap":null,"ServiceAccountToken":{"Audience":"","ExpirationSeconds":0,"Path":"p"},"ClusterTrustBundle":null,"PodCertificate":null}"#;
-        assert!(text.contains(source), "{text}");
-    }
-
-    #[test]
     fn struct_prints_all_fields() {
         let fields: &[Field] = &[
             ("Name", "name", Printing::Str),

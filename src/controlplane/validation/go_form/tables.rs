@@ -63,13 +63,14 @@ const TRUST_BUNDLE: &[Field] = &[
     ("Path", "path", Str),
 ];
 
-/// `VolumeProjection`.
+/// `VolumeProjection`. The line numbers in upstream's recorded diffs count the fields of a trust bundle in
+/// every source, so it is printed as a struct even if absent.
 const PROJECTION: &[Field] = &[
     ("Secret", "secret", Ptr(NAMED_ITEMS)),
     ("DownwardAPI", "downwardAPI", Ptr(DOWNWARD_ITEMS)),
     ("ConfigMap", "configMap", Ptr(NAMED_ITEMS)),
     ("ServiceAccountToken", "serviceAccountToken", Ptr(TOKEN)),
-    ("ClusterTrustBundle", "clusterTrustBundle", Ptr(TRUST_BUNDLE)),
+    ("ClusterTrustBundle", "clusterTrustBundle", Struct(TRUST_BUNDLE)),
     ("PodCertificate", "podCertificate", Any),
 ];
 
