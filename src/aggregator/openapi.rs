@@ -39,6 +39,7 @@ use crate::sync::Mutex;
 use crate::tasks::off_thread;
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
+use http::header::IF_MODIFIED_SINCE;
 use http::{HeaderMap, HeaderName, StatusCode};
 use imbl::OrdMap;
 use std::sync::Arc;
@@ -245,7 +246,11 @@ impl OpenApiHandler {
         // Upstream leaves the type to Go's content sniffing (kube-openapi/pkg/handler3), and makes the index
         // anew for every request.
         let now = time::OffsetDateTime::now_utc();
-        content::serve(body, "text/plain; charset=utf-8", now, wants)
+        // Not so the comparison of dates, which have whole seconds: a cache that asked for the index in the second in which
+        // a definition came would be told that it has not changed, and `kubectl explain` would not find the kind.
+        let mut wants = wants.clone();
+        wants.remove(IF_MODIFIED_SINCE);
+        content::serve(body, "text/plain; charset=utf-8", now, &wants)
     }
 
     async fn local_owner(&self, key: &str, authorized: &Authorized) -> Option<Arc<dyn UnprotectedHandler>> {

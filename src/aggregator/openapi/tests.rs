@@ -39,6 +39,11 @@ async fn the_index_merges_all_publishers_and_documents_come_from_their_own() {
         w.get("/openapi/v3/apis/apps/v1").await,
         (200, "local /openapi/v3/apis/apps/v1".into())
     );
+    // As from a cache that has the index of the same second.
+    let mut again = get("/openapi/v3");
+    let date = w.headers(get("/openapi/v3")).await[http::header::LAST_MODIFIED].clone();
+    again.headers_mut().insert(http::header::IF_MODIFIED_SINCE, date);
+    assert_eq!(w.send(again).await.0, 200);
     assert_eq!(w.get("/openapi/v3/nope").await, (404, String::new()));
     assert_eq!(w.get("/openapi/v3/").await, (404, String::new()));
 }
