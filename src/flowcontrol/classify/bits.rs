@@ -20,7 +20,7 @@ struct Run {
 pub(super) struct Policies(Box<[Run]>);
 
 /// Reads a set in ascending order.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub(super) struct Cursor<'a>(&'a [Run]);
 
 /// Sets of policies by a word, in the order of the words.

@@ -61,7 +61,7 @@ impl FlowController {
         add_missing(&mut levels, &self.mandatory_levels, |level| level.name());
         let mandatory = self.mandatory_schemas.iter().cloned();
         add_missing(&mut schemas, mandatory, |schema| schema.object.name());
-        // Held to the end: two concurrent changes must not interleave levels of one with schemas of the other.
+        // Held until both are stored: two concurrent changes must not interleave levels of one with schemas of the other.
         let mut managed = self.lock();
         let mut before: HashMap<Arc<str>, ManagedLevel> =
             managed.drain(..).map(|m| (m.level.name().clone(), m)).collect();
@@ -96,9 +96,9 @@ impl FlowController {
         // After the levels, so that a request finds its level configured.
         let replaced = self.schemas.swap(Arc::new(parsed));
         // A request that has read the previous schemas may still enter an idle level. Without the level here nobody
-        // would serve it when its seats become free; the next adjustment removes it or divides the seats again.
+        // would serve it when its seats become free. It is removed below, or by `rebalance` once no request can enter it.
         managed.extend(idle);
-        // Freeing the rules takes long, too, and until then they hold the levels.
+        // Without the lock, since freeing the rules takes long, too. Until then the schemas hold the levels.
         drop(managed);
         drop(replaced);
         remove_disused(&mut self.lock());
