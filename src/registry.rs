@@ -22,6 +22,8 @@ pub(crate) mod selectable_fields;
 mod size_fallback;
 pub(crate) mod store;
 pub(crate) mod strategy;
+#[cfg(test)]
+mod testing;
 mod update;
 pub(crate) mod write;
 

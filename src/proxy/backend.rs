@@ -249,18 +249,23 @@ mod tests {
     use super::*;
     use crate::request::UserInfo;
 
+    /// A backend without TLS that holds no place.
+    fn backend(authority: String) -> Backend {
+        Backend {
+            authority,
+            tls: None,
+            connect_timeout: Duration::from_secs(5),
+            addresses: None,
+            place: None,
+        }
+    }
+
     #[tokio::test]
     async fn the_error_names_an_unreachable_backend() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let authority = listener.local_addr().unwrap().to_string();
         drop(listener);
-        let backend = Backend {
-            authority: authority.clone(),
-            tls: None,
-            connect_timeout: Duration::from_secs(5),
-            addresses: None,
-            place: None,
-        };
+        let backend = backend(authority.clone());
         let request = http::Request::new(Body::empty());
         let e = send(&backend, request, &TaskGroup::new("test")).await.unwrap_err();
         assert_eq!(
@@ -274,11 +279,8 @@ mod tests {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let backend = Backend {
             // RFC 6761 reserves `.invalid`: it never resolves.
-            authority: "rebinding.invalid:80".to_owned(),
-            tls: None,
-            connect_timeout: Duration::from_secs(5),
             addresses: Some([listener.local_addr().unwrap()].into()),
-            place: None,
+            ..backend("rebinding.invalid:80".to_owned())
         };
         let tasks = TaskGroup::new("test");
         let (opened, accepted) = tokio::join!(open(&backend, &tasks), listener.accept());
@@ -289,13 +291,7 @@ mod tests {
     async fn a_connection_holds_its_place_to_its_end() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (user, places) = (UserInfo::system("user", &[]), Places::new(1));
-        let backend = Backend {
-            authority: listener.local_addr().unwrap().to_string(),
-            tls: None,
-            connect_timeout: Duration::from_secs(5),
-            addresses: None,
-            place: None,
-        };
+        let backend = backend(listener.local_addr().unwrap().to_string());
         let backend = backend.holding(places.enter(&user).unwrap());
         let tasks = TaskGroup::new("test");
         let opened = tokio::join!(open(&backend, &tasks), listener.accept());
@@ -310,13 +306,7 @@ mod tests {
     #[tokio::test]
     async fn a_body_broken_off_by_the_client_is_a_client_error() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let backend = Backend {
-            authority: listener.local_addr().unwrap().to_string(),
-            tls: None,
-            connect_timeout: Duration::from_secs(5),
-            addresses: None,
-            place: None,
-        };
+        let backend = backend(listener.local_addr().unwrap().to_string());
         let broken = futures_util::stream::iter([Err::<http_body::Frame<bytes::Bytes>, _>("invalid chunk size")]);
         let body = Body::stream(http_body_util::StreamBody::new(broken));
         let request = http::Request::post("/").body(body).unwrap();

@@ -1,24 +1,15 @@
 use super::*;
 use crate::admission::AdmitAll;
-use crate::controlplane::resource_builder::GroupVersionBuilder;
 use crate::json;
-use crate::storage::ResourceConfig;
-use crate::storage::embedded::{Engine, Options};
+use crate::registry::testing::{config_maps, embedded};
+use crate::storage::embedded::Engine;
 use futures_util::FutureExt as _;
 
 /// A store of config maps, with what it needs to live.
-fn config_maps() -> (Store, Arc<Engine>, tempfile::TempDir) {
-    let dir = tempfile::tempdir().expect("a directory");
-    let engine = Engine::open(dir.path(), Options::default()).expect("a store");
-    let storage = engine.resource(ResourceConfig {
-        prefix: "/registry/configmaps/".into(),
-        fields: None,
-        compressed: false,
-    });
-    let (group, version) = ("", "v1");
-    let row = GroupVersionBuilder { group, version }.kind("configmaps", "ConfigMap");
-    let row = row.namespaced().build();
-    (Store::new(Arc::new(row), storage, Arc::new(AdmitAll)), engine, dir)
+fn store() -> (Store, Arc<Engine>, tempfile::TempDir) {
+    let (storage, engine, dir) = embedded();
+    let store = Store::new(Arc::new(config_maps().build()), storage, Arc::new(AdmitAll));
+    (store, engine, dir)
 }
 
 async fn create(store: &Store, namespace: &str, name: &str, text: &str) -> Value {
@@ -33,7 +24,7 @@ fn names(objects: &[Value]) -> Vec<&str> {
 
 #[tokio::test]
 async fn a_list_has_the_objects_of_a_namespace_or_of_all() {
-    let (store, engine, _dir) = config_maps();
+    let (store, engine, _dir) = store();
     create(&store, "one", "b", "").await;
     create(&store, "two", "a", "").await;
     // Large enough to be decoded off the reactor.
@@ -46,7 +37,7 @@ async fn a_list_has_the_objects_of_a_namespace_or_of_all() {
 
 #[tokio::test]
 async fn a_watch_sends_what_exists_then_synced_then_changes() {
-    let (store, engine, _dir) = config_maps();
+    let (store, engine, _dir) = store();
     let old = create(&store, "ns", "old", "").await;
     create(&store, "elsewhere", "other", "").await;
     let mut watch = store.watch_values("ns").await.unwrap();
@@ -71,7 +62,7 @@ async fn a_watch_sends_what_exists_then_synced_then_changes() {
 
 #[tokio::test]
 async fn an_object_that_has_changed_is_not_deleted_as_unchanged() {
-    let (store, engine, _dir) = config_maps();
+    let (store, engine, _dir) = store();
     let cx = Context::system("");
     let read = create(&store, "ns", "a", "1").await;
     let in_namespace = Context::system("ns");
@@ -89,7 +80,7 @@ async fn an_object_that_has_changed_is_not_deleted_as_unchanged() {
 
 #[tokio::test]
 async fn finalizers_hold_an_object_that_is_deleted() {
-    let (store, engine, _dir) = config_maps();
+    let (store, engine, _dir) = store();
     let cx = Context::system("ns");
     let object = json!({"metadata": {"name": "held", "finalizers": ["example.com/held"]}});
     store.create_value(&cx, object).await.unwrap();
