@@ -39,9 +39,10 @@ pub(crate) fn check(schema: &Value, path: &FieldPath, options: &Options) -> (Opt
             return (None, errors);
         }
     };
-    let unsupported = options.structural.then(|| unsupported(schema)).flatten();
+    let unsupported = unsupported(schema);
+    let is_convertible = unsupported.is_none();
     // A schema that upstream cannot convert is not judged by structural rules or expressions.
-    let mut judges_rules = options.structural && unsupported.is_none();
+    let mut judges_rules = options.structural && is_convertible;
     if judges_rules {
         errors = structural::check(schema, path);
         if errors.is_empty() {
@@ -52,12 +53,12 @@ pub(crate) fn check(schema: &Value, path: &FieldPath, options: &Options) -> (Opt
         judges_rules = errors.is_empty();
     }
     // Always, also for schemas that are not structural.
-    errors.extend(keywords::check(schema, path, options));
+    errors.extend(keywords::check(schema, path, options, is_convertible));
     if judges_rules {
         errors.extend(rules::budget::check(&root, path, &errors, options.rule_costs));
     }
     // Only if nothing else is wrong, because upstream converts last.
-    if let Some(why) = unsupported.filter(|_| errors.is_empty()) {
+    if let Some(why) = unsupported.filter(|_| options.structural && errors.is_empty()) {
         errors.push(FieldError::invalid(path, "", why));
     }
     (Some(StructuralSchema::of(root)), errors)

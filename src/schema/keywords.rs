@@ -24,11 +24,12 @@ pub(crate) enum Ratcheted {
     MapKeys,
 }
 
-/// The errors of a schema at `path`.
-pub(super) fn check(schema: &Value, path: &FieldPath, options: &Options) -> ErrorList {
+/// The errors of a schema at `path`. `is_convertible`: neither it nor a schema in it has an unsupported keyword.
+pub(super) fn check(schema: &Value, path: &FieldPath, options: &Options, is_convertible: bool) -> ErrorList {
     let mut checker = Checker {
         base: path,
         options,
+        is_convertible,
         errors: ErrorList::new(),
     };
     checker.node(schema, &At::ROOT, Place::default());
@@ -47,6 +48,8 @@ struct Place {
 struct Checker<'p> {
     base: &'p FieldPath,
     options: &'p Options,
+    /// The whole schema has a structural form. Otherwise parts of it may have one.
+    is_convertible: bool,
     errors: ErrorList,
 }
 
@@ -85,6 +88,7 @@ pub(super) fn violates(s: &Value, rule: Ratcheted) -> bool {
             let mut checker = Checker {
                 base: &FieldPath::default(),
                 options: &Options::default(),
+                is_convertible: true,
                 errors: ErrorList::new(),
             };
             checker.map_keys(s, &At::ROOT);

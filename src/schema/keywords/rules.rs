@@ -21,7 +21,8 @@ impl Checker<'_> {
     pub(super) fn rules(&mut self, s: &Value, at: &At<'_>) {
         let rules = s.get("x-kubernetes-validations").items();
         // Upstream follows paths in the structural form of the schema, and accepts every path if there is none.
-        let follows = rules.iter().any(|rule| !rule.str_at(&["fieldPath"]).is_empty()) && unsupported(s).is_none();
+        let has_path = rules.iter().any(|rule| !rule.str_at(&["fieldPath"]).is_empty());
+        let follows = has_path && (self.is_convertible || unsupported(s).is_none());
         let rules_at = at.name("x-kubernetes-validations");
         for (i, rule) in rules.iter().enumerate() {
             self.rule(rule, &rules_at.index(i));
