@@ -29,7 +29,7 @@ pub enum Error {
         flag: &'static str,
         /// The file as the flag names it.
         path: PathBuf,
-        /// What is wrong with the value or with its file.
+        /// Why the file cannot be read, or what is wrong in it.
         source: Cause,
     },
     /// An authorizer of `--authorization-config` cannot be used.
@@ -37,7 +37,7 @@ pub enum Error {
     Authorizer {
         /// `name` of the authorizer in the file.
         name: String,
-        /// What is wrong with the value or with its file.
+        /// What is wrong with its configuration, or with a file that this names.
         source: Cause,
     },
     /// A thread cannot be started.

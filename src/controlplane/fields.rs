@@ -120,16 +120,6 @@ pub(super) fn elements_mut<'a>(object: &'a mut Value, path: &[&str]) -> impl Ite
         .inspect(|_| pause())
 }
 
-/// Copies the value at `path` from `old` to `new`, or removes it if `old` has none.
-pub(super) fn restore(new: &mut Value, old: &Value, path: &[&str]) {
-    let was = old.at(path);
-    if was.is_null() {
-        new.unset(path);
-    } else {
-        new.set(path, was.clone());
-    }
-}
-
 /// Requires the string at `key` to be one of `supported`: reports `Required` if empty, else `NotSupported`.
 pub(super) fn required_choice(out: &mut ErrorList, object: &Value, key: &str, path: &FieldPath, supported: &[&str]) {
     match object.str_at(&[key]) {

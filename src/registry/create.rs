@@ -86,6 +86,8 @@ pub(super) async fn create(
     } else {
         1
     };
+    // Unless there were none to take, or mutating admission has set others.
+    let labels_from = labels_from.filter(|from| !object.at(from).is_null() && object.at(from) == object.at(&LABELS));
     let mut taken = None;
     // Every attempt restarts from the admitted object, because preparation may depend on the name.
     for left in (0..tries).rev() {
@@ -97,10 +99,7 @@ pub(super) async fn create(
         if tries > 1 {
             attempt.set_meta("name", generated(store.strategy.rules().names, &base));
         }
-        // Unless there were none to take, or mutating admission has set others.
-        let is_taken = |from: &&[&str]| !attempt.at(from).is_null() && attempt.at(from) == attempt.at(&LABELS);
-        let labels_from = labels_from.filter(is_taken);
-        match once(store, cx, attempt, &mutated, (options, labels_from)).await? {
+        match once(store, cx, attempt, &mutated, options, labels_from).await? {
             Ok(written) => return Ok(written),
             Err(refused) => taken = Some(refused),
         }
@@ -124,7 +123,8 @@ async fn once(
     cx: &Context,
     mut object: Value,
     mutated: &Mutated<'_>,
-    (options, labels_from): (&WriteOptions, Option<&[&str]>),
+    options: &WriteOptions,
+    labels_from: Option<&[&str]>,
 ) -> Result<std::result::Result<ResultObject, Status>> {
     let strategy = &store.strategy;
     strategy.prepare(&mut object, Change::Create);
@@ -256,11 +256,9 @@ fn taken(store: &Store, object: &Value, dying: bool) -> Status {
 mod tests {
     use super::*;
     use crate::admission::AdmitAll;
-    use crate::controlplane::resource_builder::GroupVersionBuilder;
     use crate::json;
     use crate::registry::strategy::{Rules, Strategy};
-    use crate::storage::ResourceConfig;
-    use crate::storage::embedded::{Engine, Options};
+    use crate::registry::testing::{config_maps, embedded};
     use std::sync::Arc;
 
     /// A kind whose objects have the labels of their data unless they have others.
@@ -289,9 +287,7 @@ mod tests {
     #[tokio::test]
     async fn labels_taken_by_default_also_get_what_preparation_adds() {
         let storage = Arc::new(crate::controlplane::reviews::NoStorage);
-        let (group, version) = ("", "v1");
-        let row = GroupVersionBuilder { group, version }.kind("configmaps", "ConfigMap");
-        let row = row.strategy(Labelled).namespaced().build();
+        let row = config_maps().strategy(Labelled).build();
         let store = Store::new(Arc::new(row), storage, Arc::new(AdmitAll));
         let cx = Context {
             dry_run: true,
@@ -316,16 +312,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_version_that_go_does_not_parse_counts_as_unset() {
-        let dir = tempfile::tempdir().unwrap();
-        let engine = Engine::open(dir.path(), Options::default()).unwrap();
-        let storage = engine.resource(ResourceConfig {
-            prefix: "/registry/configmaps/".into(),
-            fields: None,
-            compressed: false,
-        });
-        let (group, version) = ("", "v1");
-        let row = GroupVersionBuilder { group, version }.kind("configmaps", "ConfigMap");
-        let store = Store::new(Arc::new(row.namespaced().build()), storage, Arc::new(AdmitAll));
+        let (storage, engine, _dir) = embedded();
+        let store = Store::new(Arc::new(config_maps().build()), storage, Arc::new(AdmitAll));
         let cx = Context::system("ns");
         let of = |name: &str, version: &str| json!({"metadata": {"name": (name), "resourceVersion": (version)}});
         assert!(store.create_value(&cx, of("a", "5")).await.is_err());

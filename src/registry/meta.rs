@@ -5,7 +5,7 @@ use super::resource::Resource;
 use super::store::Store;
 use super::strategy::{Change, Context, NameRule, UpdateOrder};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
-use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::object::{ObjectView, restore};
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::validation::meta::{MetaRules, validate_object_meta, validate_object_meta_update};
 use crate::apimachinery::validation::{
@@ -153,17 +153,14 @@ fn validate_own_meta(store: &Store, object: &Value, path: &FieldPath) -> ErrorLi
 }
 
 /// The object with the empty lists and maps of the body, except in the parts that the kind does not take from it. `None`
-/// if the body had none.
+/// if that is the object itself, so that it is not validated twice.
 pub(super) fn with_empties(store: &Store, cx: &Context, subresource: &str, object: &Value) -> Option<Value> {
     let mut whole = cx.empties.restored(object)?;
     for path in store.strategy.reset_fields(subresource) {
         let path: Vec<&str> = path.split('.').collect();
-        match object.at(&path) {
-            Value::Null => drop(whole.unset(&path)),
-            kept => whole.set(&path, kept.clone()),
-        }
+        restore(&mut whole, object, &path);
     }
-    Some(whole)
+    Some(whole).filter(|whole| whole != object)
 }
 
 /// Validates a new object with the kind's rules; the generic rules apply only if those find no error.
@@ -220,7 +217,8 @@ pub(super) fn validate_update(store: &Store, subresource: &str, new: &Value, old
         return errors;
     }
     // The errors that a new object would have too belong behind those of its metadata.
-    let also_new = match rest.is_empty() || (as_new.is_empty() && against_old.is_empty()) {
+    let splits = matches!(own.order, UpdateOrder::New | UpdateOrder::Old);
+    let also_new = match !splits || rest.is_empty() || (as_new.is_empty() && against_old.is_empty()) {
         true => ErrorList::new(),
         false => store.strategy.validate(new, Change::Create),
     };

@@ -16,6 +16,7 @@ pub(crate) use rules::{MetaChecks, UpdateOrder};
 
 use crate::api::decode::Empties;
 use crate::apimachinery::field::ErrorList;
+use crate::apimachinery::object::restore;
 use crate::apimachinery::value::Value;
 use crate::request::{AuditTrail, UserInfo, Warnings};
 use crate::sync::Mutex;
@@ -146,23 +147,16 @@ pub trait Strategy: Send + Sync + 'static {
     /// [`prepare_update`](Self::prepare_update) for the `status` subresource. The default keeps the old
     /// object except for `status` and for managed fields, which the registry maintains.
     fn prepare_status_update(&self, new: &mut Value, old: &Value) {
-        let status = new.get("status").clone();
-        let managed = new.at(&["metadata", "managedFields"]).clone();
-        let version = new.at(&["metadata", "resourceVersion"]).clone();
-        // Only status, managed fields and the optimistic lock come from the request.
-        *new = old.clone();
-        if status.is_null() {
-            new.unset(&["status"]).map(drop).unwrap_or(())
-        } else {
-            new.set(&["status"], status)
+        let sent = std::mem::replace(new, old.clone());
+        // Only these and the optimistic lock come from the request. Objects that do not have the types of their schema
+        // lose the managed fields.
+        for path in [&["status"][..], &["metadata", "managedFields"]] {
+            restore(new, &sent, path);
         }
-        if managed.is_null() {
-            // Objects that do not have the types of their schema lose them.
-            new.unset(&["metadata", "managedFields"]);
-        } else {
-            new.set(&["metadata", "managedFields"], managed);
-        }
-        new.set(&["metadata", "resourceVersion"], version);
+        new.set(
+            &["metadata", "resourceVersion"],
+            sent.at(&["metadata", "resourceVersion"]).clone(),
+        );
     }
 
     /// Validates an update of the `status` subresource.

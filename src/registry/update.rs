@@ -133,14 +133,14 @@ impl Update<'_> {
         self.check_uid(&old)?;
 
         let mut new = (self.transform)(Some(&old))?;
-        // Objects of subresources are checked by their handlers.
-        let (given, foreign) = match options.subresource.as_str() {
-            "" => (new.gvk(), meta::type_errors(resource, &new)),
-            _ => Default::default(),
+        let given = new.gvk();
+        // Other subresources are checked by their handlers. Upstream ignores the errors of a status, but has no type to
+        // compare such an object by, and stores it without managed fields.
+        let (foreign, is_untyped) = match options.subresource.as_str() {
+            "" => (meta::type_errors(resource, &new), false),
+            "status" => (ErrorList::new(), !meta::type_errors(resource, &new).is_empty()),
+            _ => (ErrorList::new(), false),
         };
-        // Upstream ignores them in a status, but has no type to compare such an object by, and stores it without
-        // managed fields.
-        let is_untyped = options.subresource == "status" && !meta::type_errors(resource, &new).is_empty();
         meta::set_kind(resource, &mut new);
         meta::set_namespace(resource, cx, &mut new);
         strategy.default(&mut new);
@@ -352,6 +352,10 @@ fn all_errors(store: &Store, cx: &Context, subresource: &str, new: &Value, old: 
         return ErrorList::new();
     }
     let found = meta::validate_update(store, subresource, new, old);
+    // Of a valid object only the main resource: what a subresource takes from the body is its strategy's choice.
+    if found.is_empty() && !subresource.is_empty() {
+        return found;
+    }
     let Some(whole) = meta::with_empties(store, cx, subresource, new) else {
         return found;
     };
@@ -360,16 +364,10 @@ fn all_errors(store: &Store, cx: &Context, subresource: &str, new: &Value, old: 
         // What is stored has to be valid by itself.
         return if of_whole.is_empty() { found } else { of_whole };
     }
-    // Only the main resource: what a subresource takes from the body is its strategy's choice.
-    let was = subresource
-        .is_empty()
-        .then(|| meta::with_empties(store, cx, subresource, old));
-    let Some(was) = was.flatten() else {
-        return found;
-    };
     // To upstream's comparisons an empty list equals an absent one, so here both objects have it. What is left are
     // errors about the list itself.
-    let mut of_whole = meta::validate_update(store, subresource, &whole, &was);
+    let was = meta::with_empties(store, cx, subresource, old);
+    let mut of_whole = meta::validate_update(store, subresource, &whole, was.as_ref().unwrap_or(old));
     of_whole.retain(|error| cx.empties.is_at(&error.field));
     of_whole
 }

@@ -62,6 +62,23 @@ pub trait ObjectView {
     fn finalizers(&self) -> Vec<&str>;
 }
 
+/// Copies the value at `path` from `old` to `new`, or removes it if `old` has none.
+///
+/// ```
+/// use torana_apimachinery::{json, object::restore};
+///
+/// let (mut new, old) = (json!({"spec": 2, "status": 2}), json!({"spec": 1}));
+/// restore(&mut new, &old, &["spec"]);
+/// restore(&mut new, &old, &["status"]);
+/// assert_eq!(new, old);
+/// ```
+pub fn restore(new: &mut Value, old: &Value, path: &[&str]) {
+    match old.at(path) {
+        Value::Null => drop(new.unset(path)),
+        was => new.set(path, was.clone()),
+    }
+}
+
 impl ObjectView for Value {
     fn api_version(&self) -> &str {
         self.str_at(&["apiVersion"])

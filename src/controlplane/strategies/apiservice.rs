@@ -4,9 +4,10 @@
 
 use super::common::{keep_all_but_status, keep_meta};
 use crate::apimachinery::field::ErrorList;
+use crate::apimachinery::object::restore;
 use crate::apimachinery::time;
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{restore, set_default};
+use crate::controlplane::fields::set_default;
 use crate::controlplane::validation;
 use crate::proxy::target;
 use crate::registry::strategy::{NameRule, Rules, Strategy};

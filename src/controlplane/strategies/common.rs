@@ -1,8 +1,8 @@
 //! Helpers shared by several strategies: generations and the fields a status update preserves.
 
-use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::object::{ObjectView, restore};
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{restore, same};
+use crate::controlplane::fields::same;
 
 /// Sets the generation of a new object to 1.
 pub(crate) fn first_generation(object: &mut Value) {

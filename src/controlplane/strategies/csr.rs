@@ -6,11 +6,12 @@
 
 use super::common::keep_all_but_status;
 use crate::apimachinery::field::{ErrorList, FieldPath};
+use crate::apimachinery::object::restore;
 use crate::apimachinery::status::Result;
 use crate::apimachinery::time;
 use crate::apimachinery::validation::meta::{MetaRules, validate_object_meta, validate_object_meta_update};
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{elements_mut, restore};
+use crate::controlplane::fields::elements_mut;
 use crate::controlplane::validation::csr as check;
 use crate::registry::strategy::{Context, NameRule, Outcome, Rules, SideEffects, Strategy};
 use async_trait::async_trait;

@@ -6,8 +6,8 @@
 use super::common::{bump_generation, first_generation, keep_all_but_status};
 use super::disabled_fields::drop_disabled;
 use crate::apimachinery::field::ErrorList;
+use crate::apimachinery::object::restore;
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::restore;
 use crate::registry::strategy::{Rules, Strategy};
 
 /// A strategy assembled from functions and constants. Start from [`BASE`] and override what the kind needs.

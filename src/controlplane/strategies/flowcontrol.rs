@@ -2,8 +2,8 @@
 
 use super::common::{bump_generation, first_generation, keep_all_but_status, keep_all_meta};
 use crate::apimachinery::field::ErrorList;
+use crate::apimachinery::object::restore;
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::restore;
 use crate::controlplane::{defaults, validation};
 use crate::registry::strategy::Strategy;
 

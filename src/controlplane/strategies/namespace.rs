@@ -6,11 +6,11 @@
 use super::common::keep_all_but_status;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
 use crate::apimachinery::gvk::GroupResource;
-use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::object::{ObjectView, restore};
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::validation::qualified_name;
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{invalid_each, restore, set_default_str, strings};
+use crate::controlplane::fields::{invalid_each, set_default_str, strings};
 use crate::registry::strategy::{DeleteStrategy, NameRule, Rules, Strategy, reset_spec_or_status};
 
 /// Label that holds the namespace's name, so that selectors can match on it.

@@ -2,8 +2,9 @@
 
 use super::common::keep_all_but_status;
 use crate::apimachinery::field::ErrorList;
+use crate::apimachinery::object::restore;
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{restore, set_default};
+use crate::controlplane::fields::set_default;
 use crate::controlplane::validation;
 use crate::registry::strategy::{Strategy, reset_spec_or_status};
 

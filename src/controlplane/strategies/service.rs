@@ -18,11 +18,10 @@ mod prepare;
 mod ranges;
 
 use crate::apimachinery::field::ErrorList;
-use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::object::{ObjectView, restore};
 use crate::apimachinery::status::Result;
 use crate::apimachinery::value::Value;
 use crate::controlplane::allocators::{IpAllocator, PortAllocator};
-use crate::controlplane::fields::restore;
 use crate::controlplane::{defaults, validation};
 use crate::registry::strategy::{Context, NameRule, Outcome, Rules, SideEffects, Strategy, reset_spec_or_status};
 use addresses::AddressRegistry;

@@ -2,11 +2,11 @@
 //! [`DeclarativeStrategy`] constants.
 
 use super::declarative::{BASE, DeclarativeStrategy, WITH_SPEC_AND_STATUS};
-use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::object::{ObjectView, restore};
 use crate::apimachinery::value::Value;
 use crate::apimachinery::{names, time};
 use crate::controlplane::defaults::storage as defaults;
-use crate::controlplane::fields::{restore, same};
+use crate::controlplane::fields::same;
 use crate::controlplane::validation::{claims, quota, storage, volumes as check};
 use crate::json;
 use crate::registry::strategy::Rules;

@@ -2,11 +2,11 @@
 //! constants.
 
 use super::declarative::{BASE, DeclarativeStrategy, WITH_SPEC_AND_STATUS};
-use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::object::{ObjectView, restore};
 use crate::apimachinery::validation::label_value;
 use crate::apimachinery::value::Value;
 use crate::controlplane::defaults::workloads::{self as defaults, TEMPLATE_GENERATION};
-use crate::controlplane::fields::{restore, same};
+use crate::controlplane::fields::same;
 use crate::controlplane::validation;
 use crate::controlplane::validation::workloads as check;
 use crate::json;

@@ -2,9 +2,9 @@
 
 use super::replace;
 use crate::apimachinery::field::ErrorList;
+use crate::apimachinery::object::restore;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::restore;
 use crate::controlplane::strategies::namespace::{self, Namespace};
 use crate::registry::StoreLookup;
 use crate::registry::resource::SubresourceHandler;

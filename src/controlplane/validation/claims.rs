@@ -4,11 +4,11 @@
 use super::common::{is_positive, quantity};
 use super::go_form;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath, show};
-use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::object::{ObjectView, restore};
 use crate::apimachinery::quantity::Quantity;
 use crate::apimachinery::validation::{dns1123_label, dns1123_subdomain, qualified_name};
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{IMMUTABLE, invalid_each, optional_choice, restore, same, selector_check, strings};
+use crate::controlplane::fields::{IMMUTABLE, invalid_each, optional_choice, same, selector_check, strings};
 
 const MODES: &[&str] = &["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 const BETA_CLASS: &str = "volume.beta.kubernetes.io/storage-class";

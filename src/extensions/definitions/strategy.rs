@@ -4,7 +4,7 @@
 use super::validation;
 use crate::apimachinery::conditions;
 use crate::apimachinery::field::ErrorList;
-use crate::apimachinery::object::ObjectView;
+use crate::apimachinery::object::{ObjectView, restore};
 use crate::apimachinery::status::Result;
 use crate::apimachinery::time;
 use crate::apimachinery::value::Value;
@@ -23,14 +23,6 @@ fn storage_version(v: &Value) -> Option<&str> {
 fn set_if_empty(v: &mut Value, path: &[&str], value: impl Into<Value>) {
     if v.at(path).is_empty_value() {
         v.set(path, value);
-    }
-}
-
-/// Copies a top-level member from `old`, or removes it if `old` has none.
-fn restore(new: &mut Value, old: &Value, member: &str) {
-    match old.get(member) {
-        Value::Null => drop(new.unset(&[member])),
-        was => new.set(&[member], was.clone()),
     }
 }
 
@@ -97,7 +89,7 @@ impl Strategy for CustomResourceDefinition {
 
     fn prepare_update(&self, new: &mut Value, old: &Value) {
         // The status cannot be written through the main resource.
-        restore(new, old, "status");
+        restore(new, old, &["status"]);
         if new.get("spec") != old.get("spec") {
             let was = old.at(&["metadata", "generation"]).as_i64().unwrap_or(0);
             // Only changes of the spec count, as for all kinds with a status.
@@ -115,7 +107,7 @@ impl Strategy for CustomResourceDefinition {
     /// As upstream, only the spec is restored: the controllers change finalizers through the status
     /// subresource.
     fn prepare_status_update(&self, new: &mut Value, old: &Value) {
-        restore(new, old, "spec");
+        restore(new, old, &["spec"]);
     }
 
     fn validate_status_update(&self, new: &Value, _old: &Value) -> ErrorList {

@@ -1,18 +1,9 @@
 use super::*;
 use crate::admission::{Admission, AdmitAll, Attributes};
-use crate::controlplane::resource_builder::GroupVersionBuilder;
 use crate::controlplane::reviews::NoStorage;
-use crate::registry::resource::Resource;
-use crate::storage::ResourceConfig;
-use crate::storage::embedded::{Engine, Options};
+use crate::registry::testing::{config_maps, embedded};
 use crate::sync::Mutex;
 use async_trait::async_trait;
-
-fn config_maps() -> Arc<Resource> {
-    let (group, version) = ("", "v1");
-    let row = GroupVersionBuilder { group, version }.kind("configmaps", "ConfigMap");
-    Arc::new(row.namespaced().build())
-}
 
 #[test]
 fn timestamp_only_changes_are_dropped() {
@@ -42,15 +33,9 @@ impl Admission for Recording {
 
 #[tokio::test]
 async fn validating_admission_sees_the_old_times_of_an_update_that_changes_nothing() {
-    let dir = tempfile::tempdir().unwrap();
-    let engine = Engine::open(dir.path(), Options::default()).unwrap();
-    let storage = engine.resource(ResourceConfig {
-        prefix: "/registry/configmaps/".into(),
-        fields: None,
-        compressed: false,
-    });
+    let (storage, engine, _dir) = embedded();
     let seen = Arc::new(Recording::default());
-    let store = Store::new(config_maps(), storage, seen.clone());
+    let store = Store::new(Arc::new(config_maps().build()), storage, seen.clone());
     let cx = Context::system("ns");
     let object = crate::json!({"metadata": {"name": "a"}, "data": {"k": "v"}});
     let made = store.create_value(&cx, object).await.unwrap();
@@ -74,16 +59,8 @@ async fn validating_admission_sees_the_old_times_of_an_update_that_changes_nothi
 
 #[tokio::test]
 async fn a_status_of_another_kind_costs_the_managed_fields() {
-    let dir = tempfile::tempdir().unwrap();
-    let engine = Engine::open(dir.path(), Options::default()).unwrap();
-    let storage = engine.resource(ResourceConfig {
-        prefix: "/registry/configmaps/".into(),
-        fields: None,
-        compressed: false,
-    });
-    let (group, version) = ("", "v1");
-    let row = GroupVersionBuilder { group, version }.kind("configmaps", "ConfigMap");
-    let mut row = row.namespaced().status().build();
+    let (storage, engine, _dir) = embedded();
+    let mut row = config_maps().status().build();
     row.unstructured = true;
     let store = Store::new(Arc::new(row), storage, Arc::new(AdmitAll));
     let cx = Context::system("ns");
@@ -108,7 +85,7 @@ async fn a_status_of_another_kind_costs_the_managed_fields() {
 
 #[test]
 fn an_update_removes_a_marked_object_that_nothing_holds_even_if_nothing_held_it_before() {
-    let store = Store::new(config_maps(), Arc::new(NoStorage), Arc::new(AdmitAll));
+    let store = Store::new(Arc::new(config_maps().build()), Arc::new(NoStorage), Arc::new(AdmitAll));
     let marked = |grace: i64| {
         crate::json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z",
             "deletionGracePeriodSeconds": grace}})

@@ -1,7 +1,8 @@
 //! Field handling of pod subresources: restores from the stored pod what a subresource must not change.
 
+use crate::apimachinery::object::restore;
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{elements_mut, restore};
+use crate::controlplane::fields::elements_mut;
 use crate::controlplane::strategies::common::keep_meta;
 use std::collections::{HashMap, VecDeque};
 

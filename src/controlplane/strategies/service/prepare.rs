@@ -1,9 +1,10 @@
 //! Field handling of Service updates: carries allocated values over, and clears fields that the new type does
 //! not use (upstream's `patchAllocatedValues`, `normalizeClusterIPs` and `dropTypeDependentFields`).
 
+use crate::apimachinery::object::restore;
 use crate::apimachinery::value::Value;
 use crate::controlplane::defaults::service::externally_accessible;
-use crate::controlplane::fields::{Seen, elements_mut, restore, strings};
+use crate::controlplane::fields::{Seen, elements_mut, strings};
 use std::collections::HashMap;
 
 fn kind(v: &Value) -> &str {

@@ -2,8 +2,9 @@
 
 use super::checked_spec;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
+use crate::apimachinery::object::restore;
 use crate::apimachinery::value::Value;
-use crate::controlplane::fields::{restore, same};
+use crate::controlplane::fields::same;
 use crate::controlplane::quality_of_service::quality_of_service;
 use crate::controlplane::validation::go_form;
 use std::collections::HashMap;
