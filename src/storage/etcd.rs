@@ -232,6 +232,8 @@ impl Cluster {
             }),
             metrics: hooks.metrics,
             last_write: AtomicU64::new(0),
+            written: Notify::new(),
+            overdue: AtomicBool::new(false),
             state: watch::Sender::new(State::Loading(Instant::now(), None)),
             stop: Signal::new("resource released"),
             waiters: Waiters::default(),

@@ -11,7 +11,7 @@
 use super::direct;
 use super::progress::Requester;
 use super::resource::{
-    DECODED_IN_PLACE, DECODED_PER_BYTE, Decoder, Resource, Serving, State, after, decode_off_thread, end_of,
+    DECODED_IN_PLACE, DECODED_PER_BYTE, Decoder, OWN_WRITE, Resource, Serving, State, after, decode_off_thread, end_of,
 };
 use crate::storage::cacher::{Cacher, Comparison as Outcome, Initial, Progress, Snapshot};
 use crate::storage::{Entry, Error, Event, Revision};
@@ -56,6 +56,7 @@ pub(super) async fn run(resource: Arc<Resource>) {
         biased;
         () = stop.wait() => {}
         () = follow(&resource) => {}
+        () = supervise(&resource) => {}
         () = compare(&resource) => {}
         () = trim(&resource) => {}
     }
@@ -63,6 +64,27 @@ pub(super) async fn run(resource: Arc<Resource>) {
     if let State::Ready(serving) = last {
         // Its watches would otherwise wait for events that nobody reads any more.
         serving.cacher.stop();
+    }
+}
+
+/// Checks that the events of this process's writes arrive. A watch that is silently dead has no other symptom
+/// while nobody reads. Never returns.
+async fn supervise(resource: &Resource) {
+    loop {
+        resource.written.notified().await;
+        loop {
+            let wrote = resource.last_write();
+            // Writes during this sleep store a permit and wake nobody.
+            tokio::time::sleep(OWN_WRITE).await;
+            match resource.ready() {
+                Some(serving) if serving.progress.applied() < wrote => {
+                    resource.overdue.store(true, Ordering::Release);
+                    resource.lagging.notify_one();
+                }
+                // A cache that is being loaded will include the write.
+                _ => break,
+            }
+        }
     }
 }
 
@@ -111,6 +133,7 @@ async fn follow(resource: &Resource) {
         match load(resource).await {
             Ok((serving, revision)) => {
                 delays.reset();
+                resource.overdue.store(false, Ordering::Release);
                 resource.state.send_replace(State::Ready(serving.clone()));
                 let why = follow_watch(resource, &serving, revision).await;
                 tracing::warn!(prefix = %resource.prefix(), why, "the watch cache is reloaded");
@@ -302,6 +325,7 @@ async fn read_events(
                 // Applied, then announced, then dispatched: the order the cacher requires.
                 serving.cacher.apply(&events);
                 serving.progress.set_applied(*at);
+                resource.overdue.store(false, Ordering::Release);
                 serving.cacher.dispatch(&events);
                 serving.progress.set_dispatched(*at);
             }

@@ -3,17 +3,20 @@
 //!
 //! | requested state | all members report progress reliably | some do not |
 //! |---|---|---|
-//! | any | cache | cache |
+//! | any | cache, with the writes of this process | the same |
 //! | at least N | cache, once it has reached N | cache if it has reached N, else etcd |
 //! | latest | cache, once it has reached etcd's current revision; etcd if that takes too long | etcd |
 //! | exactly N | cache, if it has reached N and its history covers it; else etcd | the same |
+//!
+//! Writes are acknowledged before their events arrive: whoever must see the writes of this process waits for the
+//! event, usually a fraction of a millisecond, instead of every writer.
 //!
 //! A get of the latest state always reads from etcd. Responses from etcd reuse the cache's entry of an object
 //! at the same revision, so only new state is transferred and decoded.
 
 use super::direct;
 use super::progress::Waiter;
-use super::resource::{Resource, Serving};
+use super::resource::{OWN_WRITE, Resource, Serving};
 use crate::storage::{
     Budget, ContinueToken, Draft, Entry, Error, ListOptions, Listing, MinRevision, Precondition, Revision, Storage,
     VersionMatch, Watch, WatchOptions,
@@ -50,6 +53,22 @@ impl Handle {
             }
             tokio::time::sleep(POLL).await;
         }
+    }
+
+    /// Waits until the cache shows what this process has written, unless the events are overdue.
+    async fn with_own_writes(&self, serving: &Serving) {
+        let wrote = self.0.last_write();
+        if serving.progress.applied() < wrote {
+            // Boxed, because it is rare and its state would be part of every read's.
+            Box::pin(self.0.own_event(serving, wrote, OWN_WRITE)).await;
+        }
+    }
+
+    /// Whether a revision is one that this process has written, and its event has come within the time after
+    /// which progress would be requested.
+    async fn has_own_event(&self, serving: &Serving, revision: Revision) -> bool {
+        let retry = self.0.shared.progress_retry;
+        revision <= self.0.last_write() && Box::pin(self.0.own_event(serving, revision, retry)).await
     }
 
     async fn get_from_etcd(&self, key: &str, min: MinRevision) -> Result<Option<Arc<Entry>>, Error> {
@@ -145,14 +164,11 @@ impl Handle {
         if self.0.shared.members.seen() < revision {
             self.await_revision(revision).await?;
         }
+        // Progress is requested only if the event of a write of this process does not come.
+        if self.has_own_event(serving, revision).await {
+            return serving.cacher.list(options).await;
+        }
         if self.is_trusted() {
-            // The event of a write of our own is on its way already: progress is requested only if it does not come.
-            if revision.0 <= self.0.last_write.load(Ordering::Acquire) {
-                let event = serving.cacher.wait_for(revision);
-                if let Ok(Ok(())) = tokio::time::timeout(self.0.shared.progress_retry, event).await {
-                    return serving.cacher.list(options).await;
-                }
-            }
             let waiter = self.0.waiters.register(revision);
             if self.catch_up(serving, waiter, revision).await.is_ok() {
                 return serving.cacher.list(options).await;
@@ -186,8 +202,13 @@ impl Storage for Handle {
             return Err(Error::NotReady(1));
         }
         match (min, self.0.ready()) {
-            (MinRevision::Any, Some(serving)) => Ok(serving.cacher.peek(key)),
-            (MinRevision::AtLeast(revision), Some(serving)) if serving.progress.applied() >= revision => {
+            (MinRevision::Any, Some(serving)) => {
+                self.with_own_writes(&serving).await;
+                Ok(serving.cacher.peek(key))
+            }
+            (MinRevision::AtLeast(revision), Some(serving))
+                if serving.progress.applied() >= revision || self.has_own_event(&serving, revision).await =>
+            {
                 Ok(serving.cacher.peek(key))
             }
             // Boxed, because the state of a call is kilobytes, which answers from the cache would move
@@ -217,6 +238,7 @@ impl Storage for Handle {
         match options.version {
             VersionMatch::NotOlderThan(MinRevision::Any) => {
                 let serving = self.0.serving().await?;
+                self.with_own_writes(&serving).await;
                 serving.cacher.list(options).await
             }
             VersionMatch::NotOlderThan(MinRevision::AtLeast(revision)) => {
@@ -238,7 +260,8 @@ impl Storage for Handle {
                 // the time it returns.
                 options.since = Some(self.0.current().await?.max(serving.progress.applied()));
             }
-            None | Some(MinRevision::Any) => {}
+            None => {}
+            Some(MinRevision::Any) => self.with_own_writes(&serving).await,
             Some(min) => {
                 let requested = match min {
                     MinRevision::AtLeast(revision) => revision,
@@ -288,12 +311,12 @@ impl Storage for Handle {
 
     fn last_change(&self) -> Revision {
         // A write of our own counts before its event arrives, so that a cached list is known to be old.
-        let wrote = Revision(self.0.last_write.load(Ordering::Acquire));
+        let wrote = self.0.last_write();
         self.0.ready().map_or(wrote, |s| s.cacher.last_change().max(wrote))
     }
 
     fn last_change_in(&self, namespace: &str, since: Revision) -> Option<Revision> {
-        let wrote = Revision(self.0.last_write.load(Ordering::Acquire));
+        let wrote = self.0.last_write();
         match self.0.ready() {
             Some(s) if s.cacher.last_change() >= wrote => s.cacher.last_change_in(namespace, since),
             // The namespace of a write is known once its event has arrived.
@@ -311,7 +334,7 @@ impl Storage for Handle {
     fn peek_revision(&self, key: &str) -> Option<Revision> {
         let serving = self.0.ready()?;
         // After a write, the cache may not have its event yet.
-        let wrote = Revision(self.0.last_write.load(Ordering::Acquire));
+        let wrote = self.0.last_write();
         let current = serving.progress.applied() >= wrote;
         current.then(|| serving.cacher.peek(key))?.map(|entry| entry.revision)
     }

@@ -21,8 +21,9 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
-/// How long a durable write waits for its event to reach this process's cache.
-const OWN_WRITE: Duration = Duration::from_secs(1);
+/// Time within which the event of a write must reach this process's cache. After it, reads without freshness
+/// requirement no longer wait for the event, and the feed examines its watch.
+pub(super) const OWN_WRITE: Duration = Duration::from_secs(1);
 /// Values up to this size, in bytes, are decoded on the reactor, which may be held for 200 µs.
 pub(super) const DECODED_IN_PLACE: usize = 32 << 10;
 /// Approximate memory for decoding, per stored byte.
@@ -86,6 +87,10 @@ pub(super) struct Resource {
     pub metrics: Arc<StorageMetrics>,
     /// The newest revision written by this process; set before a write is acknowledged.
     pub last_write: AtomicU64,
+    /// Notified by every write of this process.
+    pub written: Notify,
+    /// The event of a write of this process has not come within [`OWN_WRITE`]; cleared by the next event.
+    pub overdue: AtomicBool,
     pub state: watch::Sender<State>,
     pub stop: Signal,
     /// The reads that wait for the cache to catch up.
@@ -318,7 +323,7 @@ impl Resource {
         };
         let revision = self.shared.members.saw(answer.header());
         if answer.succeeded() {
-            self.await_own(revision).await;
+            self.wrote(revision);
             return Ok(Arc::new(draft.into_entry(own, revision)));
         }
         let there = first_pair(&answer.op_responses());
@@ -331,7 +336,7 @@ impl Resource {
         {
             // An earlier attempt had succeeded, and only its response was lost.
             let revision = Revision(pair.mod_revision().cast_unsigned());
-            self.await_own(revision).await;
+            self.wrote(revision);
             return Ok(Arc::new(draft.into_entry(own, revision)));
         }
         match there {
@@ -372,7 +377,7 @@ impl Resource {
                 // read again.
                 (None, _) => return Err(Error::Conflict(None)),
             };
-            self.await_own(revision).await;
+            self.wrote(revision);
             return Ok(Arc::new(gone.at_revision(revision)));
         }
         match (first_pair(&responses), known) {
@@ -391,19 +396,31 @@ impl Resource {
         failure.into()
     }
 
-    /// Waits until this process's cache shows a write, so that even reads without freshness requirement see
-    /// it.
-    async fn await_own(&self, revision: Revision) {
-        // Set before waiting: `last_change` must include a write even if its event never arrives.
+    /// Records a write of this process before it is acknowledged. The write does not wait for its event: reads
+    /// that must show it do, see [`own_event`](Self::own_event).
+    pub(crate) fn wrote(&self, revision: Revision) {
         self.last_write.fetch_max(revision.0, Ordering::AcqRel);
-        if let Some(serving) = self.ready() {
-            // A timeout means that the watch is being reopened. Reads of the latest state do not depend on
-            // this wait.
-            let seen = tokio::time::timeout(OWN_WRITE, serving.progress.wait_for(revision)).await;
-            if !matches!(seen, Ok(Ok(()))) {
-                self.lagging.notify_one();
-            }
+        // A stored permit: the feed is woken at most once a second, however many writes there are.
+        self.written.notify_one();
+    }
+
+    /// The newest revision that this process has written.
+    pub(crate) fn last_write(&self) -> Revision {
+        Revision(self.last_write.load(Ordering::Acquire))
+    }
+
+    /// Waits until the cache shows a write of this process, whose event is on its way already. Returns `false`
+    /// if it does not come in time, or if an earlier one is overdue. Cancel safe.
+    pub(crate) async fn own_event(&self, serving: &Serving, revision: Revision, within: Duration) -> bool {
+        if serving.progress.applied() >= revision {
+            return true;
         }
+        // While the watch is being reopened, reads must not wait for it one after the other.
+        if self.overdue.load(Ordering::Acquire) {
+            return false;
+        }
+        let event = tokio::time::timeout(within, serving.progress.wait_for(revision));
+        matches!(event.await, Ok(Ok(())))
     }
 }
 

@@ -5,8 +5,12 @@
 use super::feed::etcd_process::{self, Etcd};
 use super::{Access, Cluster, Options};
 use crate::storage::backend::Backend;
-use crate::storage::{Draft, Error, ListOptions, MinRevision, Precondition, ResourceConfig, Storage, VersionMatch};
+use crate::storage::{
+    Draft, Error, ListOptions, MinRevision, Precondition, ResourceConfig, Revision, Storage, VersionMatch,
+};
+use futures_util::FutureExt as _;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 const ROUNDS: u64 = 20;
@@ -160,5 +164,46 @@ async fn continue_tokens_of_a_quiet_resource_expire_with_compaction() {
         ..ListOptions::latest("")
     };
     assert!(matches!(two.maps.list(exact).await, Err(Error::Compacted(_))));
+    two.cluster.shutdown();
+}
+
+#[tokio::test]
+async fn reads_of_any_state_show_own_writes() {
+    if !etcd_process::is_there() {
+        return;
+    }
+    let two = start().await;
+    for i in 0..200 {
+        let key = format!("ns/own{i}");
+        put(&two.maps, &key).await;
+        let read = two.maps.get(&key, MinRevision::Any).await.expect("served");
+        assert!(read.is_some(), "{key}");
+        let options = ListOptions {
+            version: VersionMatch::NotOlderThan(MinRevision::Any),
+            ..ListOptions::latest(&key)
+        };
+        put(&two.maps, &format!("{key}/listed")).await;
+        assert_eq!(two.maps.list(options).await.expect("served").entries.len(), 1, "{key}");
+    }
+    two.cluster.shutdown();
+}
+
+#[tokio::test]
+async fn overdue_event_does_not_delay_reads() {
+    if !etcd_process::is_there() {
+        return;
+    }
+    let two = start().await;
+    let resource = two.cluster.resources.lock()["/registry/configmaps/"].clone();
+    // A write whose event never comes.
+    resource.wrote(Revision(u64::MAX));
+    assert!(two.maps.get("ns/first", MinRevision::Any).now_or_never().is_none());
+    let until = Instant::now() + Duration::from_secs(60);
+    while !resource.overdue.load(Ordering::Acquire) {
+        assert!(Instant::now() < until, "the missing event was not noticed");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let read = two.maps.get("ns/first", MinRevision::Any).now_or_never();
+    assert!(read.expect("no wait").expect("served").is_some());
     two.cluster.shutdown();
 }

@@ -8,7 +8,9 @@ use crate::process::{Server, free_port};
 use crate::report::Report;
 use crate::report::{note, per};
 use bytes::Bytes;
-use etcd_client::{Certificate, Client, ConnectOptions, GetOptions, TlsOptions, WatchOptions};
+use etcd_client::{
+    Certificate, Client, Compare, CompareOp, ConnectOptions, GetOptions, TlsOptions, Txn, TxnOp, WatchOptions,
+};
 use http_body_util::BodyExt;
 use hyper::Method;
 use hyper::body::Incoming;
@@ -22,6 +24,8 @@ use std::time::{Duration, Instant};
 const MAPS: &str = "/api/v1/namespaces/bench/configmaps";
 /// Where etcd has them.
 const PREFIX: &str = "/registry/configmaps/bench/";
+/// Where creates without a gateway go.
+const WATCHED: &str = "/watched/";
 /// Repetitions of sequential measurements.
 const ONE_AT_A_TIME: u64 = 1_000;
 const IN_FLIGHT: (usize, usize) = (8, 16);
@@ -106,7 +110,7 @@ async fn behind_haproxy(dir: &Path, etcd: &str) -> Result<Option<(Server, Client
     Ok(Some((server, client.map_err(text)?)))
 }
 
-/// One create, one put of the same bytes, and one such put through HAProxy, by turns.
+/// One create, one put of the same bytes, one create sent to etcd directly, and one put through HAProxy, by turns.
 async fn one_at_a_time(
     g: &Gateway,
     dir: &Path,
@@ -118,24 +122,27 @@ async fn one_at_a_time(
     let mut sender = g.target.connect().await?;
     let mut etcd = connect(url).await?;
     let mut proxied = behind_haproxy(dir, url).await?;
-    let (mut puts, mut through, mut creates) = (Vec::new(), Vec::new(), Vec::new());
-    let put = async |etcd: &mut Client, times: &mut Vec<f64>| {
+    let (mut puts, mut bare, mut through, mut creates) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let send = async |what: Direct, etcd: &mut Client, times: &mut Vec<f64>| {
         let n = serial.fetch_add(1, Ordering::Relaxed);
         let t = Instant::now();
-        etcd.put(format!("/direct/{n}"), value, None).await.map_err(text)?;
+        what.send(etcd, n, value).await.map_err(text)?;
         times.push(t.elapsed().as_secs_f64());
         Ok::<(), String>(())
     };
+    let watch = watch_directly(url).await?;
     for _ in 0..ONE_AT_A_TIME {
-        put(&mut etcd, &mut puts).await?;
+        send(Direct::Put, &mut etcd, &mut puts).await?;
+        send(Direct::Create, &mut etcd, &mut bare).await?;
         if let Some((_, proxied)) = &mut proxied {
-            put(proxied, &mut through).await?;
+            send(Direct::Put, proxied, &mut through).await?;
         }
         let n = serial.fetch_add(1, Ordering::Relaxed);
         let t = Instant::now();
         create(&mut sender, &g.target, n).await?;
         creates.push(t.elapsed().as_secs_f64());
     }
+    watch.abort();
     let (direct, made) = (ms(&mut puts), ms(&mut creates));
     let row = |r: &mut Report, what: &str, (median, times): (f64, &[f64]), at_most: f64| {
         let how = format!(
@@ -146,6 +153,8 @@ async fn one_at_a_time(
         r.row(what, median - direct, "ms", at_most, &how);
     };
     row(r, "etcd: create one at a time, beyond a put", (made, &creates), 0.3);
+    let median = ms(&mut bare);
+    row(r, "etcd: direct create, beyond a put", (median, &bare), 0.0);
     if let Some((haproxy, _)) = proxied {
         let median = ms(&mut through);
         row(
@@ -159,8 +168,45 @@ async fn one_at_a_time(
     Ok(())
 }
 
-/// The rate of puts with as many in flight as the creates have, over as many connections.
-async fn puts(url: &str, value: Arc<[u8]>, serial: &Arc<AtomicU64>) -> Result<f64, String> {
+/// A request that is sent to etcd directly.
+#[derive(Clone, Copy)]
+enum Direct {
+    Put,
+    /// The least that a create of any API server costs etcd: a put on the condition that there is no such key,
+    /// below a prefix that is watched.
+    Create,
+}
+
+impl Direct {
+    async fn send(self, client: &mut Client, n: u64, value: &[u8]) -> Result<(), etcd_client::Error> {
+        match self {
+            Self::Put => client.put(format!("/direct/{n}"), value, None).await.map(drop),
+            Self::Create => {
+                let key = format!("{WATCHED}{n}");
+                let txn = Txn::new()
+                    .when([Compare::mod_revision(&*key, CompareOp::Equal, 0)])
+                    .and_then([TxnOp::put(&*key, value, None)])
+                    .or_else([TxnOp::get(&*key, None)]);
+                client.txn(txn).await.map(drop)
+            }
+        }
+    }
+}
+
+/// Reads a watch of the prefix of direct creates until the task is aborted.
+async fn watch_directly(url: &str) -> Result<tokio::task::JoinHandle<()>, String> {
+    let mut client = connect(url).await?;
+    let options = WatchOptions::new().with_prefix();
+    let mut stream = client.watch(WATCHED, Some(options)).await.map_err(text)?;
+    Ok(tokio::spawn(async move {
+        // The client belongs to the stream: dropped, it would end it.
+        let _client = client;
+        while let Ok(Some(_)) = stream.message().await {}
+    }))
+}
+
+/// The rate of direct requests with as many in flight as the creates have, over as many connections.
+async fn directly(what: Direct, url: &str, value: Arc<[u8]>, serial: &Arc<AtomicU64>) -> Result<f64, String> {
     let (connections, streams) = IN_FLIGHT;
     let mut workers = Vec::new();
     let mut clients = Vec::new();
@@ -176,7 +222,7 @@ async fn puts(url: &str, value: Arc<[u8]>, serial: &Arc<AtomicU64>) -> Result<f6
                 let more = || left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
                 while more().is_ok() {
                     let n = serial.fetch_add(1, Ordering::Relaxed);
-                    client.put(format!("/direct/{n}"), &*value, None).await.map_err(text)?;
+                    what.send(&mut client, n, &value).await.map_err(text)?;
                 }
                 Ok::<(), String>(())
             }));
@@ -198,13 +244,19 @@ async fn many(
 ) -> Result<(), String> {
     let value: Arc<[u8]> = value.into();
     let (mut ratios, mut direct, mut through) = (Vec::new(), Vec::new(), Vec::new());
-    // CPU time of etcd for puts, of etcd for creates, of the gateway.
-    let (mut spent, mut last) = ([Duration::ZERO; 3], String::new());
+    let (mut bare, mut bare_ratios) = (Vec::new(), Vec::new());
+    // CPU time of etcd for puts, of etcd for creates, of the gateway, of etcd for direct creates.
+    let (mut spent, mut last) = ([Duration::ZERO; 4], String::new());
     for _ in 0..ROUNDS {
         let before = etcd.cpu();
-        let put = puts(url, value.clone(), serial).await?;
+        let put = directly(Direct::Put, url, value.clone(), serial).await?;
+        let after_puts = etcd.cpu();
+        spent[0] += after_puts - before;
+        let watch = watch_directly(url).await?;
+        let transactions = directly(Direct::Create, url, value.clone(), serial).await?;
+        watch.abort();
         let (between, cpu) = (etcd.cpu(), g.server.cpu());
-        spent[0] += between - before;
+        spent[3] += between - after_puts;
         let next = serial.clone();
         let (connections, streams) = IN_FLIGHT;
         let l = load(&g.target, connections, streams, Duration::ZERO, MANY, move |_| {
@@ -218,19 +270,32 @@ async fn many(
         ratios.push(put / made);
         direct.push(put);
         through.push(made);
+        bare.push(transactions);
+        bare_ratios.push(transactions / made);
         last = note(&l);
     }
-    for figures in [&mut ratios, &mut direct, &mut through] {
+    for figures in [&mut ratios, &mut direct, &mut through, &mut bare, &mut bare_ratios] {
         figures.sort_by(f64::total_cmp);
     }
     let middle = ROUNDS / 2;
-    let [put, made, gateway] = spent.map(|t| per(t, MANY * ROUNDS as u64));
+    let [put, made, gateway, transaction] = spent.map(|t| per(t, MANY * ROUNDS as u64));
     let how = format!(
         "medians of {ROUNDS} turns: {:.0} puts/s, {:.0} creates/s; CPU: a put {put:.0} µs of etcd, a create {made:.0} µs \
          of etcd and {gateway:.0} µs of the gateway; last creates {last}",
         direct[middle], through[middle],
     );
     r.row("etcd: puts to creates, 128 in flight", ratios[middle], "×", 1.25, &how);
+    let how = format!(
+        "{:.0} creates/s sent to etcd as transactions below a watched prefix, without a gateway; CPU: {transaction:.0} µs of etcd",
+        bare[middle]
+    );
+    r.row(
+        "etcd: direct creates to creates, 128 in flight",
+        bare_ratios[middle],
+        "×",
+        0.0,
+        &how,
+    );
     Ok(())
 }
 
