@@ -2,11 +2,8 @@
 //! [`classify`].
 
 mod bits;
-mod flow;
 mod paths;
 mod rule;
-
-pub(crate) use flow::flow_hash;
 
 use super::level::Level;
 use crate::apimachinery::object::ObjectView;

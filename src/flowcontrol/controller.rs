@@ -8,7 +8,7 @@
 mod configuration;
 mod spec;
 
-use super::classify::{FlowSchema, IndexedSchema, Uids, classify, flow_hash};
+use super::classify::{FlowSchema, IndexedSchema, Uids, classify};
 use super::clock::Clock;
 use super::level::{Level, Permit, Shared, TooMany};
 use super::metrics::{Gauges, LevelReading, Series};
@@ -19,11 +19,15 @@ use super::work_estimate::{ObjectCounts, Surroundings, estimate, is_write};
 use crate::apimachinery::value::Value;
 use crate::request::{RequestInfo, UserInfo};
 use crate::sync::{Mutex, MutexGuard};
+use crate::tasks::off_thread;
 use crate::telemetry::Telemetry;
 use arc_swap::ArcSwap;
 use configuration::ManagedLevel;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
+
+/// Levels whose limits are adjusted within some 100 µs.
+const FEW_LEVELS: usize = 64;
 
 /// The objects that apply even if they are not stored (upstream's `pkg/apis/flowcontrol/bootstrap`).
 #[derive(Clone, Debug, Default)]
@@ -44,10 +48,12 @@ pub struct FlowController {
     gauges: Gauges,
     watches: WatchTracker,
     schemas: ArcSwap<Vec<FlowSchema>>,
-    /// Keys the hashes of flows. Upstream's have no key, so a caller who may choose a name (of a namespace, of a service
-    /// account) can search for one that is dealt the queues of somebody else's flow, and fill them.
+    /// Keys the hashes of flows. Upstream's SHA-256 has no key, so a caller who may choose a name (of a namespace, of a
+    /// service account) can search for one that is dealt the queues of somebody else's flow, and fill them.
     flow_key: RandomState,
     levels: Mutex<Vec<ManagedLevel>>,
+    /// Held by a change of the configuration, which takes the lock of the levels for a part of its time only.
+    changes: Mutex<()>,
 }
 
 /// The result of [`FlowController::enter`].
@@ -80,6 +86,7 @@ impl FlowController {
             schemas: ArcSwap::default(),
             flow_key: RandomState::new(),
             levels: Mutex::default(),
+            changes: Mutex::default(),
         });
         // Requests may arrive before the first list of the objects: the catch-all schema must exist by then.
         controller.digest([], []);
@@ -102,7 +109,7 @@ impl FlowController {
             true => &user.name,
             false => schema.distinguisher(user, info),
         };
-        let flow = self.flow_key.hash_one(flow_hash(&schema.name, distinguisher));
+        let flow = self.flow_key.hash_one((&*schema.name, distinguisher));
         // Counting watches takes the tracker's lock, which reads need not contend for.
         let writes = is_write(info);
         let watches = if writes { self.watches.interested(info) } else { 0 };
@@ -147,13 +154,23 @@ impl FlowController {
             }
             let now = self.shared.clock.now();
             if now >= balance_at {
-                self.rebalance();
+                self.clone().rebalance_in_time().await;
                 balance_at = now + seats::PERIOD;
             }
             // Cloned, so that waking requests does not happen under the lock over the levels.
             let levels: Vec<Arc<Level>> = self.lock().iter().map(|m| m.level.clone()).collect();
             let due = |level: &&Arc<Level>| level.next_event().is_some_and(|at| at <= now);
             levels.iter().filter(due).for_each(|level| level.advance());
+        }
+    }
+
+    /// Adjusts the limits, off the reactor if there are many levels.
+    async fn rebalance_in_time(self: Arc<Self>) {
+        let levels = self.lock().len();
+        if levels <= FEW_LEVELS {
+            self.rebalance();
+        } else {
+            off_thread(0, move || self.rebalance()).await;
         }
     }
 

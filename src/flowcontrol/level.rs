@@ -19,6 +19,7 @@ use crate::request::{RequestInfo, UserInfo};
 use crate::sync::{Mutex, MutexGuard};
 use crate::tasks::compute::{HeldBackFlows, RunnableJobs};
 use crate::telemetry::Telemetry;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::Waker;
@@ -78,6 +79,9 @@ struct State {
     /// and it gets the place back if it is created again. The registry keeps the series of every name that had
     /// requests anyway, as upstream's, so giving places back would save the smaller part.
     schemas: Vec<Series>,
+    /// The account of each schema by its name. Requests wait for the level's lock while a change of the configuration
+    /// asks for all of them, of which there may be tens of thousands.
+    accounts: BTreeMap<Arc<str>, u32>,
     retry_after: RetryAfter,
     utilization: Utilization,
 }
@@ -133,6 +137,7 @@ impl Level {
                     .keeping_seats_if(Request::computes)
                     .holding_back_if(Request::is_held_back),
                 schemas: Vec::new(),
+                accounts: BTreeMap::new(),
                 retry_after: RetryAfter::default(),
                 utilization: Utilization::new(now),
             }),
@@ -161,13 +166,14 @@ impl Level {
     /// The number of a flow schema in this level.
     pub(super) fn account_of(&self, schema: &str) -> u32 {
         let mut state = self.lock();
-        let found = state.schemas.iter().position(|s| **s.schema() == *schema);
-        found.unwrap_or_else(|| {
-            let series = Series::new(&self.shared.families, &self.name, schema);
-            state.schemas.push(series);
-            // The search is linear, but runs once per schema and change of the configuration only.
-            state.schemas.len() - 1
-        }) as u32
+        if let Some(known) = state.accounts.get(schema) {
+            return *known;
+        }
+        let series = Series::new(&self.shared.families, &self.name, schema);
+        let account = state.schemas.len() as u32;
+        state.accounts.insert(series.schema().clone(), account);
+        state.schemas.push(series);
+        account
     }
 
     pub(super) fn configure(&self, queuing: Queuing, limit: u32, max_seats: Option<u32>) {

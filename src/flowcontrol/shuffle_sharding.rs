@@ -121,6 +121,20 @@ mod tests {
         }
     }
 
+    /// The hashes are of three flows by upstream's `hashFlowID`; the hands were computed in Python by taking cards out
+    /// of a list.
+    #[test]
+    fn hands_are_upstreams() {
+        let dealer = Dealer::try_new(64, 6).unwrap();
+        for (hash, hand) in [
+            (0xa4cb_945b_5988_d349, [9, 24, 52, 15, 25, 45]),
+            (0x193b_d1c8_23fd_d75b, [27, 50, 18, 58, 55, 46]),
+            (0x66a9_c5f2_aad7_2998, [24, 32, 17, 8, 18, 42]),
+        ] {
+            assert_eq!(dealer.deal(hash).cards(), hand, "{hash:#x}");
+        }
+    }
+
     #[test]
     fn every_queue_is_dealt_about_equally_often() {
         let dealer = Dealer::try_new(128, 6).unwrap();

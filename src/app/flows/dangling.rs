@@ -12,6 +12,7 @@ use crate::registry::schema::reset_set;
 use crate::registry::store::Store;
 use crate::registry::strategy::Context;
 use crate::registry::write::WriteOptions;
+use crate::tasks::off_thread;
 use futures_util::{StreamExt as _, stream};
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,9 +54,12 @@ impl Dangling {
     }
 
     async fn pass(&self) -> Result<()> {
-        let writes: Vec<_> = self
-            .pending()
+        let (schemas, levels) = (self.schemas.clone(), self.levels.clone());
+        // There may be tens of thousands, and each change looks at all of them. `None`: the process is ending.
+        let pending = off_thread(0, move || pending(&schemas, &levels)).await;
+        let writes: Vec<_> = pending
             .into_iter()
+            .flatten()
             .map(|(name, condition)| async move { self.write(&name, condition).await })
             .collect();
         // Together, so that on a first start they share commits of the store.
@@ -63,18 +67,6 @@ impl Dangling {
             .buffer_unordered(MAX_CONCURRENT_WRITES)
             .fold(Ok(()), async |all: Result<()>, each| all.and(each))
             .await
-    }
-
-    /// The schemas whose condition is due, by name. Copied, because a snapshot that is held during the writes is freed
-    /// after them, on a reactor, with the replaced rules.
-    fn pending(&self) -> Vec<(String, Value)> {
-        let (schemas, levels) = (self.schemas.snapshot(), self.levels.snapshot());
-        let pending = |object: &Value| {
-            let level = object.str_at(&["spec", "priorityLevelConfiguration", "name"]);
-            let condition = pending_condition(object, level, levels.contains_key(level))?;
-            Some((object.name().to_owned(), condition))
-        };
-        schemas.values().filter_map(|schema| pending(&schema.object)).collect()
     }
 
     async fn write(&self, name: &str, mut condition: Value) -> Result<()> {
@@ -115,6 +107,18 @@ impl Dangling {
             _ => Ok(()),
         }
     }
+}
+
+/// The schemas whose condition is due, by name. Copied, because a snapshot that is held during the writes is freed after
+/// them, on a reactor, with the replaced rules.
+fn pending(schemas: &Informer<IndexedSchema>, levels: &Informer<Value>) -> Vec<(String, Value)> {
+    let (schemas, levels) = (schemas.snapshot(), levels.snapshot());
+    let pending = |object: &Value| {
+        let level = object.str_at(&["spec", "priorityLevelConfiguration", "name"]);
+        let condition = pending_condition(object, level, levels.contains_key(level))?;
+        Some((object.name().to_owned(), condition))
+    };
+    schemas.values().filter_map(|schema| pending(&schema.object)).collect()
 }
 
 /// The condition to write, or `None` if it is up to date. Its transition time is left out if the status

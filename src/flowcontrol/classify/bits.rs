@@ -5,26 +5,36 @@
 //! memory for their sum, not for their product.
 
 use std::cmp::Ordering;
+use std::collections::HashMap;
 use std::ops::Range;
 
 /// Policies per word of a set.
 const WORD: u32 = u64::BITS;
 
 /// Equal words of a set.
+#[derive(PartialEq, Eq, Hash)]
 struct Run {
     words: Range<u32>,
     bits: u64,
 }
 
 /// A set of policies: ascending runs of the words that are not empty.
+#[derive(PartialEq, Eq, Hash)]
 pub(super) struct Policies(Box<[Run]>);
 
 /// Reads a set in ascending order.
 #[derive(Default)]
 pub(super) struct Cursor<'a>(&'a [Run]);
 
-/// Sets of policies by a word, in the order of the words.
-pub(super) struct Table(Box<[(Box<str>, Policies)]>);
+/// Sets of policies by a word, in the order of the words. A schema may have tens of thousands of subjects, each with
+/// the same policies: a word takes its bytes and eight more, and equal sets are stored once.
+pub(super) struct Table {
+    /// The words, one after the other.
+    text: Box<str>,
+    /// For each word, where it ends in `text` and the number of its set.
+    words: Box<[(u32, u32)]>,
+    sets: Box<[Policies]>,
+}
 
 /// The number of words of a set of the policies below `end`.
 pub(super) fn words(end: u32) -> usize {
@@ -90,14 +100,20 @@ impl Cursor<'_> {
 impl Table {
     /// Collects the ranges of each word. Two ranges of a word are the same or disjoint.
     pub(super) fn of(mut entries: Vec<(&str, Range<u32>)>) -> Self {
-        entries.sort_unstable_by(|(a, x), (b, y)| a.cmp(b).then(x.start.cmp(&y.start)));
-        entries.dedup();
-        let of_one_word = entries.chunk_by(|(a, _), (b, _)| a == b);
-        let sets = of_one_word.map(|chunk| {
-            let ranges = chunk.iter().map(|(_, range)| range.clone());
-            (Box::<str>::from(chunk[0].0), Policies::of(ranges))
-        });
-        Self(sets.collect())
+        let (mut text, mut words) = (String::new(), Vec::new());
+        let mut numbers: HashMap<Policies, u32> = HashMap::new();
+        for (word, policies) in sets_by_word(&mut entries) {
+            text.push_str(word);
+            let next = small(numbers.len());
+            words.push((small(text.len()), *numbers.entry(policies).or_insert(next)));
+        }
+        let mut sets: Vec<(Policies, u32)> = numbers.into_iter().collect();
+        sets.sort_unstable_by_key(|(_, number)| *number);
+        Self {
+            text: text.into(),
+            words: words.into(),
+            sets: sets.into_iter().map(|(policies, _)| policies).collect(),
+        }
     }
 
     pub(super) fn get(&self, word: &str) -> Option<&Policies> {
@@ -106,14 +122,38 @@ impl Table {
 
     /// The set whose word compares as equal. `order` has the order of the words.
     pub(super) fn find(&self, order: impl Fn(&str) -> Ordering) -> Option<&Policies> {
-        let found = self.0.binary_search_by(|(known, _)| order(known)).ok()?;
-        Some(&self.0[found].1)
+        let (mut low, mut high) = (0, self.words.len());
+        while low < high {
+            let middle = low.midpoint(high);
+            match order(self.word(middle)) {
+                Ordering::Less => low = middle + 1,
+                Ordering::Greater => high = middle,
+                Ordering::Equal => return self.sets.get(self.words[middle].1 as usize),
+            }
+        }
+        None
     }
 
-    /// The words and their sets, in the order of the words.
-    pub(super) fn into_entries(self) -> impl Iterator<Item = (Box<str>, Policies)> {
-        self.0.into_iter()
+    fn word(&self, number: usize) -> &str {
+        let start = number.checked_sub(1).map_or(0, |before| self.words[before].0);
+        &self.text[start as usize..self.words[number].0 as usize]
     }
+}
+
+/// The set of each word, in the order of the words. Two ranges of a word are the same or disjoint.
+pub(super) fn sets_by_word<'a>(entries: &mut Vec<(&'a str, Range<u32>)>) -> impl Iterator<Item = (&'a str, Policies)> {
+    entries.sort_unstable_by(|(a, x), (b, y)| a.cmp(b).then(x.start.cmp(&y.start)));
+    entries.dedup();
+    let of_one_word = entries.chunk_by(|(a, _), (b, _)| a == b);
+    of_one_word.map(|chunk| {
+        let ranges = chunk.iter().map(|(_, range)| range.clone());
+        (chunk[0].0, Policies::of(ranges))
+    })
+}
+
+/// A length or position within an object.
+fn small(length: usize) -> u32 {
+    u32::try_from(length).expect("an object has a few megabytes")
 }
 
 #[cfg(test)]
@@ -150,5 +190,22 @@ mod tests {
         assert_eq!(Policies::of(std::iter::once(1..100_000)).0.len(), 3);
         let every_other = (0..6_400).step_by(2).map(|policy| policy..policy + 1);
         assert_eq!(Policies::of(every_other).0.len(), 100);
+    }
+
+    #[test]
+    fn equal_sets_of_a_table_are_stored_once() {
+        let names: Vec<String> = (0..1_000).map(|i| format!("group-{i}")).collect();
+        let mut entries: Vec<_> = names.iter().map(|name| (name.as_str(), 0..3)).collect();
+        entries.push(("group-7", 5..6));
+        let table = Table::of(entries);
+        assert_eq!(table.sets.len(), 2);
+        for name in &names {
+            let mut union = [0];
+            table.get(name).unwrap().add_to(&mut union);
+            assert_eq!(union[0], if name == "group-7" { 0b10_0111 } else { 0b111 }, "{name}");
+        }
+        for absent in ["", "group-", "group-1000", "h"] {
+            assert!(table.get(absent).is_none(), "{absent}");
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! [`Paths`]: which policies match the path of a request that is not for a resource.
 
-use super::bits::{Policies, Table};
+use super::bits::{Policies, Table, sets_by_word};
 use std::ops::Range;
 
 /// The non-resource URLs of a schema. A rule matches its path and, with or without a trailing `*`, everything below it.
@@ -23,8 +23,9 @@ impl Paths {
         let below = urls
             .iter()
             .map(|(url, range)| (url.strip_suffix('*').unwrap_or(url), range.clone()));
+        let mut below: Vec<_> = below.collect();
         let mut stems: Vec<Stem> = Vec::new();
-        for (text, policies) in Table::of(below.collect()).into_entries() {
+        for (text, policies) in sets_by_word(&mut below) {
             // In byte order, a stem follows the stems with which it begins.
             let mut parent = stems.len().checked_sub(1);
             while let Some(number) = parent
@@ -32,6 +33,7 @@ impl Paths {
             {
                 parent = stems[number].parent;
             }
+            let text = text.into();
             stems.push(Stem { text, policies, parent });
         }
         Self {

@@ -61,7 +61,8 @@ impl FlowController {
         add_missing(&mut levels, &self.mandatory_levels, |level| level.name());
         let mandatory = self.mandatory_schemas.iter().cloned();
         add_missing(&mut schemas, mandatory, |schema| schema.object.name());
-        // Held until both are stored: two concurrent changes must not interleave levels of one with schemas of the other.
+        // Two concurrent changes must not interleave the levels of one with the schemas of the other.
+        let _turn = self.changes.lock();
         let mut managed = self.lock();
         let mut before: HashMap<Arc<str>, ManagedLevel> =
             managed.drain(..).map(|m| (m.level.name().clone(), m)).collect();
@@ -86,6 +87,11 @@ impl FlowController {
         let (idle, busy): (Vec<_>, Vec<_>) = gone.partition(|m| m.level.is_idle());
         managed.extend(busy);
         self.divide(&mut managed);
+        // A request that has read the previous schemas may still enter an idle level. Without the level here nobody
+        // would serve it when its seats become free. It is removed below, or by `rebalance` once no request can enter it.
+        managed.extend(idle);
+        // Only the levels are changed under their lock: there may be tens of thousands of schemas.
+        drop(managed);
         let of = |schema: &Arc<IndexedSchema>| {
             let name = schema.object.str_at(&["spec", "priorityLevelConfiguration", "name"]);
             let (level, uid) = uids.get(name)?;
@@ -95,11 +101,7 @@ impl FlowController {
         parsed.sort_by(|a, b| a.order().cmp(&b.order()));
         // After the levels, so that a request finds its level configured.
         let replaced = self.schemas.swap(Arc::new(parsed));
-        // A request that has read the previous schemas may still enter an idle level. Without the level here nobody
-        // would serve it when its seats become free. It is removed below, or by `rebalance` once no request can enter it.
-        managed.extend(idle);
-        // Without the lock, since freeing the rules takes long, too. Until then the schemas hold the levels.
-        drop(managed);
+        // Until then the schemas hold the levels.
         drop(replaced);
         remove_disused(&mut self.lock());
     }

@@ -4,7 +4,6 @@ mod series;
 mod shares;
 
 use super::*;
-use crate::flowcontrol::shuffle_sharding::Dealer;
 use crate::flowcontrol::work_estimate::StoredObjects;
 use crate::json;
 use futures_util::FutureExt as _;
@@ -161,24 +160,19 @@ fn queues_of_a_flow_differ_between_servers() {
     assert_ne!(flow(), flow(), "nobody can compute which names share queues");
 }
 
-/// The hashes were computed with Python's hashlib, by the definition of upstream's `hashFlowID`; the hands by taking
-/// cards out of a list.
 #[test]
-fn hashes_and_hands_are_upstreams() {
-    let dealer = Dealer::try_new(64, 6).expect("a hash suffices for six of 64 queues");
-    for (schema, distinguisher, hash, hand) in [
-        ("busy", "u", 0xa4cb_945b_5988_d349, [9, 24, 52, 15, 25, 45]),
-        ("busy", "", 0x193b_d1c8_23fd_d75b, [27, 50, 18, 58, 55, 46]),
-        (
-            "catch-all",
-            "system:serviceaccount:kube-system:default",
-            0x66a9_c5f2_aad7_2998,
-            [24, 32, 17, 8, 18, 42],
-        ),
-    ] {
-        assert_eq!(flow_hash(schema, distinguisher), hash, "{schema} {distinguisher}");
-        assert_eq!(dealer.deal(hash).cards(), hand, "{schema} {distinguisher}");
-    }
+fn flows_of_different_schemas_differ() {
+    let controller = imagined(20);
+    controller.digest(
+        &[
+            schema("a", 100, "catch-all", "one"),
+            schema("ab", 200, "catch-all", "two"),
+        ],
+        [],
+    );
+    let flow = |user, group| get(&controller, user, group).flow;
+    assert_ne!(flow("u", "one"), flow("u", "two"));
+    assert_ne!(flow("bc", "one"), flow("c", "two"), "the names are kept apart");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,7 @@
 //! Changes of schemas.
 
 use super::*;
+use std::collections::{BTreeMap, BTreeSet};
 
 #[test]
 fn a_change_of_one_schema_keeps_the_indexes_of_the_others() {
@@ -19,4 +20,29 @@ fn a_change_of_one_schema_keeps_the_indexes_of_the_others() {
         kept.collect::<Vec<_>>(),
         [("exempt", true), ("a", true), ("b", false), ("catch-all", true)]
     );
+}
+
+#[test]
+fn a_schema_keeps_its_account_while_others_come_and_go() {
+    let controller = imagined(10);
+    let schemas: Vec<Value> = (0..50)
+        .map(|n| schema(&format!("s{n}"), n, "catch-all", "busy"))
+        .collect();
+    let accounts = || -> BTreeMap<Arc<str>, u32> {
+        let all = controller.schemas.load_full();
+        let of_level = all.iter().filter(|s| &*s.name != "exempt");
+        of_level.map(|s| (s.name.clone(), s.account)).collect()
+    };
+    controller.digest(&schemas, []);
+    let first = accounts();
+    let numbers: BTreeSet<u32> = first.values().copied().collect();
+    assert_eq!(numbers.into_iter().collect::<Vec<_>>(), (0..51).collect::<Vec<_>>());
+    controller.digest(&schemas[20..], []);
+    assert!(
+        accounts()
+            .iter()
+            .all(|(name, account)| first.get(name) == Some(account))
+    );
+    controller.digest(&schemas, []);
+    assert_eq!(accounts(), first, "deleted ones that come back have theirs");
 }
