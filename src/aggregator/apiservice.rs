@@ -38,11 +38,10 @@ pub(crate) struct Condition {
     pub status: Str,
     /// A single CamelCase word.
     pub reason: Str,
-    /// Human-readable details.
     pub message: Str,
 }
 
-/// What routing, proxying and the availability check read of an APIService.
+/// The fields of an APIService that routing, proxying and the availability check use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ApiService {
     /// `<version>.<group>`.

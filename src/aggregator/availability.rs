@@ -262,8 +262,8 @@ impl Availability {
                     (Err(e), None) => return Err(SyncError::Transport(e)),
                 };
                 self.write(&s, &condition).await?;
-                // Of the conditions only a failed probe is retried: all others change with an event, which
-                // queues the APIService.
+                // Only a failed probe is retried: all other conditions change with an event, which queues the
+                // APIService.
                 match condition.reason.as_str() {
                     "FailedDiscoveryCheck" => Err(SyncError::Probe(condition.message)),
                     _ => Ok(()),

@@ -59,8 +59,8 @@ pub(crate) struct Config {
     pub config_maps: Arc<dyn Storage>,
     /// Storage of CustomResourceDefinitions, to watch: each served version gets an APIService.
     pub definitions: Arc<dyn Storage>,
-    /// The aggregated document of `/apis`, shared with the delegate servers. Whoever installs their groups,
-    /// or our own group, adds the corresponding parts.
+    /// The aggregated document of `/apis`, shared with the delegate servers. The code that installs
+    /// their groups, or our own group, adds the corresponding parts.
     pub discovery: Arc<AggregatedDiscovery>,
     /// In-process sources of OpenAPI v3 documents in addition to the delegate servers: that of our own group.
     pub openapi: Vec<Arc<dyn UnprotectedHandler>>,
@@ -256,8 +256,8 @@ impl Aggregator {
         aggregator
     }
 
-    /// What requests to backends go through: the addresses, the connections, the routes, and the availability that
-    /// both report to.
+    /// Builds the path of requests to backends: resolver, connections and routes, and the availability that they
+    /// report to.
     fn new(server: &GenericServer, informers: &Informers, backend_stats: &Arc<StatsRegistry>, config: &Config) -> Self {
         let Informers {
             api_services,
@@ -337,7 +337,6 @@ impl Aggregator {
         self.registration.handler(name)
     }
 
-    /// Where Services are.
     pub(crate) fn resolver(&self) -> &Arc<dyn ServiceResolver> {
         &self.resolver
     }

@@ -61,7 +61,7 @@ impl Default for Documents {
 }
 
 impl Documents {
-    /// Uses these limits.
+    /// Refuses documents beyond `limits`.
     pub fn new(limits: DocumentLimits) -> Self {
         Self {
             limits,

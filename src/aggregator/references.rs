@@ -186,7 +186,7 @@ pub(super) fn reference_error(reference: &Reference, why: impl std::fmt::Display
 }
 
 fn data_of(object: &Value, reference: &Reference) -> Result<Bytes, ReferenceError> {
-    // Of a Secret and of `binaryData` in base64; of a ConfigMap's `data` as it is.
+    // Secrets and `binaryData` are base64; a ConfigMap's `data` is plain text.
     let key = &*reference.key;
     let plain = object.at(&["data", key]).as_str();
     let encoded = match reference.source {

@@ -39,7 +39,6 @@ pub(crate) trait ServiceResolver: Send + Sync + 'static {
 /// The addresses that a request may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Endpoints {
-    /// A single address.
     One(Arc<str>),
     /// One of several; never empty.
     Any(Arc<[Arc<str>]>),

@@ -60,7 +60,7 @@ impl StatusHandler {
         // Read once, so that all ages on the page fit together.
         let now = OffsetDateTime::now_utc();
         let services = self.api_services.snapshot();
-        // What clients get: the page shows the freshness that they see.
+        // The document as clients get it: the page shows the freshness that they see.
         let rendered = self.discovery.rendered();
         let document = json::decode(&rendered.json).unwrap_or_default();
         let reached: Vec<Vec<Arc<str>>> = services.values().map(|s| self.addresses(s)).collect();
@@ -238,7 +238,7 @@ fn document(seen: &DocumentStatus, now: OffsetDateTime) -> Value {
     let state = match (&seen.last_success, &seen.failing) {
         (Some(_), None) => "Current",
         (Some(_), Some(_)) => "Stale",
-        // Of a previous process: whether the backend still publishes it is not known.
+        // From a previous process: whether the backend still publishes it is not known.
         (None, _) if seen.restored_from_disk => "Stale",
         (None, _) => "Missing",
     };

@@ -25,7 +25,6 @@ pub(crate) struct DocumentStatus {
 }
 
 impl SyncStatus {
-    /// Without any document.
     pub(crate) fn new() -> Self {
         Self::default()
     }

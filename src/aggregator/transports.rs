@@ -33,6 +33,7 @@ pub(crate) struct Transports {
     forwarding_headers: ForwardingHeaders,
     known: Mutex<KnownTransports>,
     ids: AtomicU64,
+    /// Set late: the availability checks listen, and they need the transports.
     on_failure: Arc<OnceLock<OnFailure>>,
 }
 

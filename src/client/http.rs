@@ -214,7 +214,7 @@ impl HttpClient {
             request = request.header(AUTHORIZATION, authorization.header().await);
         }
         let mut request = request.body(Full::new(body))?;
-        // Of HTTP/1.1; over HTTP/2, hyper drops informational responses without counting them.
+        // Only over HTTP/1.1; over HTTP/2, hyper drops informational responses without counting them.
         let informational = InterimLimit::of(&mut request, None);
         let response = informational.enforce(self.pool.request(request)).await;
         let response = response.ok_or(HttpError::TooManyInformational)?;

@@ -7,10 +7,10 @@
 use crate::storage::interface::WatchItem;
 use crate::storage::{Entry, Error, MinRevision, Predicate, Revision, Storage, WatchOptions};
 use crate::sync::Mutex;
-use crate::tasks::Signal;
+use crate::tasks::{Signal, YieldCounter};
 use arc_swap::ArcSwap;
 use imbl::OrdMap;
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -27,6 +27,8 @@ const RETRY: Duration = Duration::from_millis(500);
 const LARGE: usize = 16 * 1024;
 /// Objects from this number on are compared with a list on the blocking pool.
 const MANY: usize = 1024;
+/// Changes that are processed before the task yields.
+const BATCH: u32 = 16;
 
 /// A change of one object, identified by its storage key.
 pub(crate) struct Change<'a, T> {
@@ -186,7 +188,7 @@ impl<T: Send + Sync + 'static> Informer<T> {
 
     /// Removes the objects that a complete list does not contain: they were deleted while the watch was
     /// interrupted.
-    fn remove_others(&self, listed: &HashSet<Box<str>>) {
+    fn remove_others(&self, listed: &BTreeSet<Box<str>>) {
         for key in self.snapshot().keys().filter(|key| !listed.contains(&***key)) {
             self.apply(key, None);
         }
@@ -275,9 +277,12 @@ impl<T: Send + Sync + 'static> InformerHandle<T> {
                 until: None,
             })
             .await?;
-        // Keys of the initial list; `None` once it is complete.
-        let mut seen: Option<HashSet<Box<str>>> = Some(HashSet::new());
+        // Keys of the initial list; `None` once it is complete. A tree, which never moves all keys at once, as a hash
+        // table that grows does.
+        let mut seen: Option<BTreeSet<Box<str>>> = Some(BTreeSet::new());
+        let mut yields = YieldCounter::of(BATCH);
         while let Some(item) = watch.next().await {
+            yields.step().await;
             match item {
                 WatchItem::Initial(entry) => {
                     self.process(&entry, entry.json.len(), false).await;
@@ -306,7 +311,7 @@ impl<T: Send + Sync + 'static> InformerHandle<T> {
                 } => {
                     let seen = seen.take().unwrap_or_default();
                     let (informer, known) = (self.informer.clone(), self.informer.snapshot());
-                    // What is gone may be large, too.
+                    // The deleted objects may be large, too.
                     if known.len() >= MANY || !known.keys().all(|key| seen.contains(&**key)) {
                         blocking(move || informer.remove_others(&seen)).await;
                     }
@@ -339,6 +344,7 @@ mod tests {
     use crate::storage::embedded::{Engine, Options, ResourceConfig};
     use crate::storage::{Draft, Precondition};
     use std::sync::atomic::{AtomicBool, AtomicUsize};
+    use std::task::Poll;
 
     #[test]
     fn a_subscriber_may_subscribe_another() {
@@ -364,7 +370,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_missed_between_watches_is_waited_for_in_its_namespace() {
+    async fn changes_missed_between_watches_delay_reads_of_their_namespace() {
         let dir = tempfile::tempdir().unwrap();
         let engine = Engine::open(dir.path(), Options::default()).unwrap();
         let storage = engine.resource(ResourceConfig {
@@ -391,6 +397,40 @@ mod tests {
         }
         assert!(informer.get("a/x").is_none());
         assert_eq!(current(), [true, true]);
+        engine.shutdown();
+    }
+
+    #[tokio::test]
+    async fn a_long_list_is_processed_a_few_objects_at_a_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let engine = Engine::open(dir.path(), Options::default()).unwrap();
+        let storage = engine.resource(ResourceConfig {
+            prefix: "/registry/things/".into(),
+            fields: None,
+            compressed: false,
+        });
+        let puts = (0..3 * BATCH).map(|n| {
+            let (storage, name) = (storage.clone(), format!("x{n}"));
+            let draft = Draft::new(&crate::json!({"metadata": {"name": (name.as_str())}}), Vec::new());
+            async move { storage.put(&name, Precondition::Absent, draft, None).await.map(drop) }
+        });
+        futures_util::future::try_join_all(puts).await.unwrap();
+        let (informer, handle) = Informer::new(storage, |_: &Entry| 0u8);
+        let mut following = Box::pin(handle.follow());
+        let mut known = 0;
+        while !informer.synced().fired() {
+            let polled = std::future::poll_fn(|cx| Poll::Ready(following.as_mut().poll(cx))).await;
+            assert!(polled.is_pending());
+            let before = std::mem::replace(&mut known, informer.snapshot().len());
+            assert!(
+                known - before <= BATCH as usize,
+                "{} objects in one poll",
+                known - before
+            );
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(known, 3 * BATCH as usize);
+        drop(following);
         engine.shutdown();
     }
 

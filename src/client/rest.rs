@@ -140,7 +140,7 @@ impl Client {
         let response = self.http.send(method, self.uri(path)?, content_type, body).await;
         let response = response.map_err(|e| self.lost(path, &e))?;
         let (status, bytes) = (response.status(), response.into_body());
-        // What is not JSON becomes the message, since proxies and load balancers answer with text or HTML.
+        // A body that is not JSON becomes the message, since proxies and load balancers answer with text or HTML.
         let value = json::decode(&bytes).unwrap_or_else(
             |_| crate::json!({"message": String::from_utf8_lossy(&bytes[..bytes.len().min(1024)]).trim()}),
         );

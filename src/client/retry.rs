@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_call_is_repeated_as_its_errors_say() {
+    async fn calls_are_retried_as_their_errors_indicate() {
         let start = tokio::time::Instant::now();
         let calls = Cell::new(0);
         let run = |errors: Vec<Retry>| {

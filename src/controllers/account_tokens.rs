@@ -29,7 +29,7 @@ const QUEUE: &str = "serviceaccount_tokens_service";
 /// Upstream's default of `--concurrent-serviceaccount-token-syncs`.
 const WORKERS: usize = 5;
 
-/// Secrets that are queued before other tasks get their turn.
+/// Secrets that are queued before the task yields.
 const BATCH: usize = 64;
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]

@@ -19,7 +19,7 @@ use std::sync::{Arc, LazyLock};
 const QUEUE: &str = "ClusterRoleAggregator";
 const GROUP: &str = "rbac.authorization.k8s.io";
 
-/// A ClusterRole.
+/// The fields of a ClusterRole that the loop uses.
 #[derive(Debug)]
 struct Role {
     labels: Value,

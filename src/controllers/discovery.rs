@@ -57,8 +57,8 @@ impl Discovered {
         ))
     }
 
-    /// Adds the groups of a discovery document. Of several versions of a resource, the group's first one is
-    /// kept.
+    /// Adds the groups of a discovery document. If a resource has several versions, the group's first one
+    /// is kept.
     fn add(&mut self, document: &Value) {
         for group in document.get("items").items() {
             let name = group.str_at(&["metadata", "name"]);

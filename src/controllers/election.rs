@@ -5,7 +5,7 @@
 //! spec.holderIdentity   annotation HOLDER   who runs the loops
 //! a manager's           any                 the manager, until its lease expires
 //! empty                 a gateway's         that gateway, until its lease expires
-//! empty                 empty               nobody: any gateway may take over
+//! empty                 empty               no process: any gateway may take over
 //! ```
 //!
 //! A gateway names itself only in the annotation. To a manager the Lease then looks released, so a manager
@@ -268,7 +268,6 @@ mod tests {
     use crate::request::{Request, Response};
     use async_trait::async_trait;
 
-    /// Never answers.
     struct Hung;
 
     #[async_trait]

@@ -132,7 +132,7 @@ mod tests {
     use crate::sync::Mutex;
     use async_trait::async_trait;
 
-    /// Accepts every event.
+    /// Accepts every event, and records the length of its body.
     struct Accepting(Arc<Mutex<Vec<usize>>>);
 
     #[async_trait]
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn messages_are_bounded_in_what_is_written_and_remembered() {
+    async fn messages_are_truncated_in_events_and_in_the_cache() {
         let sizes: Arc<Mutex<Vec<usize>>> = Arc::default();
         let handler: Arc<dyn Handler> = Arc::new(Accepting(sizes.clone()));
         let recorder = Recorder::new(&Loopback::manager(&handler, "test"), "test");
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn events_have_valid_names_whatever_their_object_is_called() {
+    fn events_of_any_object_have_valid_names() {
         assert_eq!(event_name("a.b", 255), "a.b.ff");
         let long = "x".repeat(250);
         for object in ["system:a", &long] {

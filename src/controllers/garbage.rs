@@ -12,6 +12,7 @@ mod owners;
 mod seen;
 mod shared;
 
+use super::discovery::Discovered;
 use super::events::Recorder;
 use super::loopback::{Failure, JSON, Loopback, MERGE_PATCH, encode, found};
 use super::namespaces::Namespace;
@@ -22,20 +23,28 @@ use crate::apimachinery::object::ObjectView as _;
 use crate::apimachinery::value::Value;
 use crate::client::{Change, Informer};
 use crate::json;
-use crate::sync::MutexGuard;
+use crate::sync::{Mutex, MutexGuard};
 use crate::tasks::WorkQueue;
 use bytes::Bytes;
 use graph::{Graph, Item, Node};
 use shared::SharedGraph;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
 
 const DELETE: &str = "garbage_collector_attempt_to_delete";
 const ORPHAN: &str = "garbage_collector_attempt_to_orphan";
 /// More than upstream's 20: writes that are in progress together share one transaction of the store.
 const WORKERS: usize = 64;
 const ORPHAN_WORKERS: usize = 8;
-/// Dependents of one owner that are handled before other tasks get their turn.
+/// Workers that wait for aggregated API servers at a time: one that does not answer must not take all of them.
+const REMOTE_READS: usize = 16;
+/// How long a kind that is not served is not looked for again. Anybody can write references to any number of them, and
+/// looking for one reads all of discovery.
+const UNSERVED_FOR: Duration = Duration::from_secs(1);
+/// Dependents of one owner that are handled before the task yields.
 const BATCH: usize = 64;
 /// About as much as processing a reference costs, in bytes of an encoded object.
 const REFERENCE: usize = 64;
@@ -49,6 +58,9 @@ struct Collector {
     namespaces: Informer<Namespace>,
     events: Recorder,
     api: Loopback,
+    /// The last discovery of the gateway, and its time.
+    served: Mutex<Option<(Instant, Arc<Discovered>)>>,
+    remote_reads: Semaphore,
 }
 
 /// Why an item is retried.
@@ -62,6 +74,8 @@ enum Error {
     Storage(String),
     #[error("the object has changed")]
     Changed,
+    #[error("too many owners are being read from aggregated API servers")]
+    Busy,
 }
 
 impl fmt::Display for Item {
@@ -84,6 +98,8 @@ pub(crate) fn start(term: &Term) {
         namespaces: term.namespaces().clone(),
         events: Recorder::new(&api, "garbage-collector-controller"),
         api,
+        served: Mutex::default(),
+        remote_reads: Semaphore::new(REMOTE_READS),
     });
     // Weak, because the collector refers to the objects.
     let weak = Arc::downgrade(&collector);
@@ -134,7 +150,7 @@ impl Collector {
         self.graph().node(uid).cloned()
     }
 
-    /// What `read` takes from the object as it is now; `None` if it is gone or another one has its name.
+    /// The result of `read` for the current object; `None` if it was deleted or another one has its name.
     async fn live<T: Send + 'static>(
         &self,
         node: &Node<Arc<Resource>>,

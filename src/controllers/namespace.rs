@@ -15,6 +15,7 @@ mod content;
 use super::discovery::discover;
 use super::loopback::{Failure, Loopback, Path, found};
 use super::term::Term;
+use crate::apimachinery::field::{MAX_TEXT, cut};
 use crate::apimachinery::object::ObjectView as _;
 use crate::apimachinery::time;
 use crate::apimachinery::value::{Str, Value};
@@ -54,7 +55,7 @@ impl fmt::Display for Pending {
             Self::Content(time) => write!(f, "some content remains, estimated {} seconds", time.as_secs()),
             Self::Failed(all) => {
                 let texts: Vec<&str> = all.iter().map(|e| e.message.as_str()).collect();
-                f.write_str(&texts.join(", "))
+                f.write_str(&cut(texts.join(", "), MAX_TEXT))
             }
         }
     }

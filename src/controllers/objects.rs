@@ -20,7 +20,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 /// How long [`Objects::catch_up`] waits, and how long it takes until kinds that have not been read are reported. A kind
-/// of which an object cannot be decrypted is never read.
+/// with an object that cannot be decrypted is never read.
 const MAX_WAIT: Duration = Duration::from_secs(30);
 /// Resources that a report names.
 const MAX_NAMED: usize = 10;
@@ -77,7 +77,7 @@ impl Followed {
 type ByKind = HashMap<(Str, Str), Arc<Followed>>;
 type Observer = Box<dyn Fn(&Arc<Resource>, &Change<'_, Tracked>) + Send + Sync>;
 
-/// What is known of all objects of the server, for the loops that do not care about their kind.
+/// The metadata of all objects of the server, for the loops that work on every kind.
 pub(crate) struct Objects {
     followed: ArcSwap<ByKind>,
     observers: Mutex<Vec<Observer>>,
@@ -144,7 +144,7 @@ impl Objects {
         Ok(())
     }
 
-    /// Follows the objects in `tasks`, if anybody observes them.
+    /// Follows the objects in `tasks`, if there is an observer.
     pub(crate) fn follow(self: &Arc<Self>, lookup: &StoreLookup, tasks: &TaskGroup) {
         // Taken: the list is fixed from here on, so changes are reported without a lock.
         let observers = std::mem::take(&mut *self.observers.lock());
@@ -351,7 +351,7 @@ mod tests {
     use futures_util::FutureExt as _;
 
     #[test]
-    fn a_kind_that_never_syncs_holds_up_no_change_of_the_definitions() {
+    fn an_unsynced_kind_does_not_delay_definition_changes() {
         let kinds = [Signal::new("builtin"), Signal::new("custom")];
         let (definitions, mut changes) = watch::channel(());
         let mut settled = || all_synced(&kinds, Some(&mut changes)).now_or_never();
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_kind_whose_definition_is_gone_is_not_waited_for() {
+    async fn kinds_without_a_definition_are_not_waited_for() {
         let objects = unread();
         assert!(objects.catch_up().now_or_never().is_none());
         objects.all()[0].stop.fire();
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_kind_that_is_never_read_is_not_waited_for_without_end() {
+    async fn waiting_for_an_unread_kind_times_out() {
         let since = Instant::now();
         let failed = unread().catch_up().await.expect_err("nobody reads it");
         assert!(failed.message.contains("gadgets.g"), "{failed}");

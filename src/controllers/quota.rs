@@ -30,7 +30,7 @@ const COMPARISONS: usize = 8;
 
 /// Cost of an object that is counted without being decoded, in bytes of one that is decoded.
 const UNREAD: usize = 32;
-/// Quotas of a namespace that are queued before other tasks get their turn.
+/// Quotas of a namespace that are queued before the task yields.
 const BATCH: usize = 64;
 
 /// A quota, and the objects that it counts.
@@ -47,12 +47,12 @@ fn limits(entry: &Entry) -> Limits {
     entry.decode_parts(&PARTS)
 }
 
-/// What of a Pod changes its usage.
+/// The fields of a Pod that determine its quota usage.
 #[derive(Debug, PartialEq, Eq)]
 struct PodUsage {
     ended: bool,
     deleting: bool,
-    /// Its scope.
+    /// It is in the scope `NotTerminating` then, else in `Terminating`.
     without_deadline: bool,
     /// The resources in the statuses of its containers. A kubelet sets them when it has resized a container in place.
     resources: Resources,

@@ -11,7 +11,7 @@ use crate::storage::{MinRevision, Storage};
 
 const QUEUE: &str = "root_ca_cert_publisher";
 const NAME: &str = "kube-root-ca.crt";
-/// Namespaces that are queued before other tasks get their turn.
+/// Namespaces that are queued before the task yields.
 const BATCH: usize = 256;
 const DESCRIPTION: &str = "kubernetes.io/description";
 const TEXT: &str = "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as \

@@ -13,7 +13,7 @@ use ::time::OffsetDateTime;
 
 /// A Secret, by its type.
 pub(crate) enum Secret {
-    /// Of a type that no loop looks at.
+    /// A type that no control loop handles.
     Other,
     // Boxed, because most Secrets are `Other`, and a record of each is kept.
     Bootstrap(Box<BootstrapToken>),

@@ -35,7 +35,7 @@ pub(super) const NAMES: &[(&str, &str)] = &[
 /// The loops that `*` does not include, as upstream's `ControllersDisabledByDefault`.
 const OFF_BY_DEFAULT: [&str; 2] = ["bootstrap-signer-controller", "token-cleaner-controller"];
 
-/// The selected loops.
+/// The names of the loops to run, by `--controllers`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Selection(Vec<&'static str>);
 
@@ -55,8 +55,8 @@ fn find(given: &str) -> Option<&'static str> {
 }
 
 impl Selection {
-    /// Parses the values of the flag. Of several values that name a loop the first one counts, as in upstream's
-    /// `IsControllerEnabled`; where `*` stands does not matter.
+    /// Parses the values of the flag. If several values name the same loop, the first one wins, as in upstream's
+    /// `IsControllerEnabled`; the position of `*` does not matter.
     ///
     /// # Errors
     /// The first unknown name.
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn names_add_and_remove_and_the_first_one_counts() {
+    fn names_enable_and_disable_and_the_first_match_wins() {
         assert!(parse("").unwrap().is_empty());
         let usual = NAMES.len() - OFF_BY_DEFAULT.len();
         assert_eq!(parse("*").unwrap().names().len(), usual);

@@ -28,7 +28,7 @@ pub(crate) fn start(term: &Term) {
     term.process(QUEUE, &queue, 1, move |namespace: Str| {
         let (api, accounts, namespaces) = (api.clone(), accounts.clone(), namespaces.clone());
         async move {
-            // Before that, every account would look missing and be created in vain.
+            // Before that, every account would look missing, and creating it would fail.
             accounts.synced().wait().await;
             let exists = accounts.get(&format!("{namespace}/{NAME}")).is_some();
             if exists || namespaces.get(&namespace).is_none_or(|n| !n.active) {

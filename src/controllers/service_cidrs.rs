@@ -32,7 +32,7 @@ const GRACE: Duration = Duration::from_secs(10);
 /// An address range: its first address, the length of the prefix, and whether it is IPv6.
 type Range = (u128, u8, bool);
 
-/// A ServiceCIDR.
+/// The fields of a ServiceCIDR that the loop uses.
 #[derive(Debug, PartialEq)]
 struct Cidr {
     ranges: Vec<Range>,

@@ -44,7 +44,7 @@ const GROUP: &str = "discovery.k8s.io";
 const MANAGER: &str = "endpointslice-controller.k8s.io";
 // Upstream's default for each of the three loops.
 const WORKERS: usize = 5;
-/// Slices of a Service that are read before other tasks get their turn.
+/// Slices of a Service that are read before the task yields.
 const BATCH: usize = 64;
 /// Delay after a change of a slice that another client made; upstream's.
 const OTHERS: Duration = Duration::from_secs(1);

@@ -27,7 +27,7 @@ const RETRY: Backoff = Backoff::doubling(Duration::from_secs(1), Duration::from_
 const TRACKED: &str = "kube-apiserver-legacy-service-account-token-tracking";
 const LAST_USED: &str = "kubernetes.io/legacy-token-last-used";
 const INVALID_SINCE: &str = "kubernetes.io/legacy-token-invalid-since";
-/// Secrets that are looked at before other tasks get their turn.
+/// Secrets that are looked at before the task yields.
 const BATCH: usize = 256;
 
 struct Cleaner {

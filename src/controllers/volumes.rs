@@ -15,7 +15,7 @@ use std::sync::{Arc, LazyLock};
 
 const CLAIMS: &str = "pvcprotection";
 const VOLUMES: &str = "pvprotection";
-/// Pods of one claim that are looked at before other tasks get their turn.
+/// Pods of one claim that are looked at before the task yields.
 const BATCH: usize = 256;
 const CLAIM_FINALIZER: &str = "kubernetes.io/pvc-protection";
 const VOLUME_FINALIZER: &str = "kubernetes.io/pv-protection";

@@ -65,7 +65,7 @@ pub(crate) struct Config {
     pub admission: Arc<dyn Admission>,
     /// The settings of all group versions; its group version and resources are not used.
     pub endpoint: ApiGroupVersion,
-    /// Discovery and OpenAPI.
+    /// Where discovery and OpenAPI of custom resources are published.
     pub published: PublishedDocuments,
     /// The schema of `autoscaling/v1` Scale.
     pub scale: Arc<dyn Schema>,
@@ -139,8 +139,8 @@ impl CustomResources {
         self.catalog.clone()
     }
 
-    /// Starts the controllers in `tasks`; they end with the group. What they compute, they compute on the
-    /// pool: a definition may have megabytes.
+    /// Starts the controllers in `tasks`; they end with the group. Their computations run
+    /// on the pool: a definition may have megabytes.
     pub(crate) fn start(self, tasks: &TaskGroup, compute: &ComputePool) {
         // Controllers start once the informer has its first list, or they would act on missing definitions.
         let synced = self.definitions.synced().clone();

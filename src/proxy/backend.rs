@@ -239,7 +239,7 @@ fn exchange_error(e: &hyper::Error) -> String {
     if e.is_parse() {
         return format!("net/http: HTTP/1.x transport connection broken: {e}");
     }
-    // What Go reports for a connection that ends before the head of the response.
+    // Go's error for a connection that ends before the head of the response.
     "EOF".to_owned()
 }
 
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn given_addresses_are_not_looked_up_again() {
+    async fn already_resolved_addresses_are_not_looked_up_again() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let backend = Backend {
             // RFC 6761 reserves `.invalid`: it never resolves.
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_connection_holds_its_place_to_its_end() {
+    async fn a_connection_holds_its_permit_until_it_ends() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (user, places) = (UserInfo::system("user", &[]), Places::new(1));
         let backend = backend(listener.local_addr().unwrap().to_string());

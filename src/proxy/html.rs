@@ -106,7 +106,7 @@ struct Attribute<'a> {
 }
 
 impl Page {
-    /// Starts a page.
+    /// At the start of a page.
     pub fn new(links: Links) -> Self {
         Self {
             links,
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_of_tags_without_end_takes_linear_time() {
+    fn a_page_of_unclosed_tags_takes_linear_time() {
         let page = "<a".repeat(1 << 19);
         assert_eq!(rewritten(&[page.as_bytes()]), page);
         let pieces: Vec<&[u8]> = page.as_bytes().chunks(3).collect();

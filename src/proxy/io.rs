@@ -55,7 +55,6 @@ enum Socket {
 #[allow(clippy::large_enum_variant, reason = "nearly all are the large one")]
 pub(crate) enum Connection {
     Tls(TlsStream<TrackedStream>),
-    /// Without TLS.
     Plain(TrackedStream),
 }
 

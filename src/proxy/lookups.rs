@@ -24,7 +24,7 @@ const PROVEN: Duration = Duration::from_secs(24 * 3600);
 /// Why no addresses were found. In Go's words, as far as it has the error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum LookupError {
-    /// Whatever else the resolver reports.
+    /// Any other error of the resolver.
     #[error("no such host")]
     NoSuchHost,
     /// The resolver did not answer in time.
@@ -186,7 +186,7 @@ mod tests {
     use std::sync::mpsc;
 
     #[tokio::test]
-    async fn names_that_hang_occupy_one_slot_each_and_no_more_than_there_are() {
+    async fn hanging_lookups_occupy_one_slot_per_name_within_the_limit() {
         let (answer, answers) = mpsc::channel();
         let (calls, answers) = (Arc::new(AtomicUsize::new(0)), Mutex::new(answers));
         let counted = calls.clone();
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn names_that_hang_do_not_delay_names_that_have_resolved() {
+    async fn hanging_lookups_do_not_delay_names_that_have_resolved() {
         let (answer, answers) = mpsc::channel::<Vec<SocketAddr>>();
         let (answers, gone) = (Mutex::new(answers), Arc::new(AtomicBool::new(false)));
         let is_gone = gone.clone();

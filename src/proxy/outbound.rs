@@ -68,7 +68,6 @@ pub(crate) enum InvalidProxy {
 }
 
 impl Outbound {
-    /// Without a proxy.
     #[cfg(test)]
     pub(crate) fn direct() -> Self {
         Self::default()

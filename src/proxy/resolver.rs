@@ -8,7 +8,6 @@ use std::net::IpAddr;
 use std::pin::Pin;
 use tokio::time::Instant;
 
-/// A pending lookup.
 pub(crate) type Lookup<'a> = Pin<Box<dyn Future<Output = Result<Vec<IpAddr>, LookupError>> + Send + 'a>>;
 
 pub(crate) trait Resolver: Send + Sync + 'static {

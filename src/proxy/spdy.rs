@@ -34,7 +34,7 @@ pub enum Frame {
     Ended(u32),
     /// A ping, to be sent back if its id is even, or the answer to one of ours.
     Ping(u32),
-    /// The session ends.
+    /// The kubelet ends the session.
     GoAway,
 }
 
@@ -43,7 +43,7 @@ pub enum Frame {
 #[error("invalid SPDY frame")]
 pub struct Malformed;
 
-/// Takes frames apart.
+/// Decodes the frames of one side of a session.
 #[derive(Debug, Default)]
 pub struct Decoder {
     /// The stream of the data frame whose rest is expected, that rest's length, and whether it ends the

@@ -167,8 +167,8 @@ struct ShowAlways(Arc<CertifiedKey>);
 
 impl rustls::client::ResolvesClientCert for ShowAlways {
     fn resolve(&self, _roots: &[&[u8]], schemes: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
-        // Whatever authorities the server lists, as client-go does (`GetClientCertificate`); only the scheme
-        // must fit.
+        // The authorities that the server lists are ignored, as in client-go (`GetClientCertificate`); only the
+        // signature scheme must match.
         self.0.key.choose_scheme(schemes).map(|_| self.0.clone())
     }
     fn has_certs(&self) -> bool {

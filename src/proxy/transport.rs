@@ -297,7 +297,7 @@ impl Transport {
             };
             let mut failure = match outcome {
                 Ok(response) => {
-                    // Whatever its status: the address answers.
+                    // A response of any status shows that the address works.
                     host.health.succeeded();
                     return Ok(response);
                 }

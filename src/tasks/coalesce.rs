@@ -82,7 +82,7 @@ impl<S: AsyncWrite + Unpin> FlushHandle<S> {
             return;
         }
         s.yielded = false;
-        // The writer's waker: when the socket accepts bytes again, the writing future goes on.
+        // The writer's waker: when the socket accepts bytes again, the writing future continues.
         s.deliver(&mut Context::from_waker(writer));
     }
 

@@ -305,7 +305,7 @@ impl ComputePool {
         };
         let metadata = Arc::clone(&job);
         let (runnable, task) = Builder::new()
-            // The panic travels to whoever awaits the job instead of killing the worker.
+            // A panic propagates to the task that awaits the job instead of ending the worker.
             .propagate_panic(true)
             .metadata(metadata)
             .spawn(move |_| work, schedule);
@@ -351,7 +351,7 @@ impl Shared {
             } else {
                 None
             };
-            // An unlimited job is counted all the same, so that it makes others wait.
+            // An unlimited job is counted as well, so that it makes others wait.
             if let Some(reason) = reason.filter(|_| entrance != Entrance::Unlimited) {
                 // Undoes the entry that the lookup has made; refused callers would fill the map.
                 if *of_flow == 0 {

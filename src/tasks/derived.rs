@@ -92,7 +92,7 @@ mod tests {
     use std::sync::atomic::AtomicU32;
 
     #[test]
-    fn is_derived_once_for_each_change() {
+    fn a_value_is_derived_once_per_change() {
         let derived = Derived::new(0);
         assert_eq!(*derived.get(|_| unreachable!("nothing has changed")), 0);
         derived.invalidate();
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_while_it_is_derived_is_derived_again() {
+    fn a_change_during_derivation_causes_another_one() {
         let derived = Derived::new(0);
         derived.invalidate();
         let first = derived.get(|_| {

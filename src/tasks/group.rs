@@ -25,7 +25,7 @@ use crate::sync::Mutex;
 /// let stop = tasks.stop_signal().clone();
 /// tasks.spawn("finishes by itself", async move {
 ///     stop.wait().await;
-///     // What it has begun is completed here.
+///     // Unfinished work is completed here.
 /// });
 /// tasks.spawn_until_stopped("is dropped", std::future::pending());
 /// assert_eq!(tasks.len(), 2);

@@ -231,6 +231,11 @@ impl<T: Clone + Ord> WorkQueue<T> {
         }
     }
 
+    /// Whether an item waits for a worker, delayed ones apart.
+    pub(crate) fn has_ready(&self) -> bool {
+        !self.lock().ready.is_empty()
+    }
+
     /// Number of items ready now, without delayed ones.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
@@ -331,7 +336,7 @@ impl<T> Clone for WorkQueue<T> {
 }
 
 /// Whether the n-th failure in a row is worth a warning. The first ones are usually conflicts, which the next
-/// attempt resolves; later ones are reported ever more seldom, since an item may fail for days.
+/// attempt resolves; later ones are reported at growing intervals, since an item may fail for days.
 fn is_reported(failures: u32) -> bool {
     failures >= 4 && failures.is_power_of_two()
 }

@@ -1,6 +1,7 @@
 //! [`WebSocket`]: messages in both directions over an upgraded connection. Pings are answered while the
 //! connection is read, and sent to clients that are silent.
 
+use crate::tasks::YieldCounter;
 use bytes::Bytes;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt as _, Stream, StreamExt as _};
@@ -20,6 +21,9 @@ pub(crate) const PING_INTERVAL: Duration = Duration::from_secs(30);
 /// Read buffer of a connection; the library's default of 128 KiB is too much for thousands of watches.
 const READ_BUFFER: usize = 4 << 10;
 
+/// Messages that are received before the task yields: a packet has thousands of the smallest.
+const YIELD_AFTER: u32 = 64;
+
 /// Time for the client to take the close frame.
 const CLOSE_LIMIT: Duration = Duration::from_secs(10);
 
@@ -38,7 +42,7 @@ impl Limits {
         message: 64 << 10,
         stall: Duration::from_secs(600),
     };
-    /// For streams to containers: upstream's message size and idle timeout, since somebody may pause a
+    /// For streams to containers: upstream's message size and idle timeout, since a user may pause a
     /// terminal.
     pub(crate) const STREAM: Self = Self {
         message: 32 << 20,
@@ -67,7 +71,7 @@ pub(crate) struct Sender(
 );
 
 /// The receiving half of a connection.
-pub(crate) struct Receiver(SplitStream<WebSocketStream<TokioIo<Upgraded>>>);
+pub(crate) struct Receiver(SplitStream<WebSocketStream<TokioIo<Upgraded>>>, YieldCounter);
 
 impl WebSocket {
     pub(super) async fn over(io: TokioIo<Upgraded>, limits: Limits) -> Self {
@@ -86,7 +90,7 @@ impl WebSocket {
     /// Two halves for both directions at the same time.
     pub(crate) fn split(self) -> (Sender, Receiver) {
         let (sink, stream) = self.0.split();
-        (Sender(sink, self.1), Receiver(stream))
+        (Sender(sink, self.1), Receiver(stream, YieldCounter::of(YIELD_AFTER)))
     }
 
     /// Sends these messages and closes the connection with code 1000. Messages from the client are ignored.
@@ -170,6 +174,8 @@ impl Receiver {
     /// Cancel safe.
     pub(crate) async fn next(&mut self) -> Option<Message> {
         loop {
+            // Before the message: a future that is dropped here loses none.
+            self.1.step().await;
             match self.0.next().await? {
                 Ok(tungstenite::Message::Binary(bytes)) => return Some(Message::Binary(bytes)),
                 Ok(tungstenite::Message::Text(text)) => return Some(Message::Text(text.into())),

@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use std::future::Future;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
-/// True if the client wants to speak WebSocket.
+/// True if the client requests WebSocket.
 pub(crate) fn requested(headers: &HeaderMap) -> bool {
     let upgrade = headers.get(header::UPGRADE);
     upgrade.is_some_and(|u| u.as_bytes().eq_ignore_ascii_case(b"websocket")) && wants_upgrade(headers)

@@ -50,7 +50,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn served_versions_are_wanted() {
+    fn served_versions_get_an_apiservice() {
         let definition = Definition::from_value(&json!({"spec": {"group": "a", "versions": [
             {"name": "v1", "served": true}, {"name": "v0", "served": false}]}}));
         let found: Vec<(Str, Value)> = definition.wanted().collect();

@@ -163,7 +163,7 @@ async fn crd_apiservices_are_created_and_restored_but_never_taken_over() {
     store.remove("v1.g");
     until("a deletion is undone", || priority(&store) == Some(1000)).await;
 
-    // As somebody does who takes the APIService over.
+    // A user takes the APIService over.
     let mut taken = store.object("v1.g").unwrap();
     taken.unset(&["metadata", "labels", AUTOMANAGED]);
     taken.set(&["spec", "groupPriorityMinimum"], 7);

@@ -80,7 +80,7 @@ async fn a_healthy_backend_becomes_available_and_a_dead_one_is_named() {
 }
 
 #[tokio::test]
-async fn a_wrong_bundle_makes_a_service_unavailable_and_junk_writes_nothing() {
+async fn a_wrong_bundle_makes_a_service_unavailable_and_an_invalid_one_writes_nothing() {
     let pki = Pki::new(&["ext.ns.svc"], H2);
     let backend = Backend::http(&pki, 100, |_| async { response(200, "") }).await;
     let w = here().await;
@@ -407,7 +407,7 @@ async fn takes(clock: &Still, w: &World, wanted: &str) -> std::time::Duration {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_backend_that_dies_is_unavailable_within_two_seconds_and_so_is_its_recovery() {
+async fn failure_and_recovery_of_a_backend_are_detected_within_two_seconds() {
     const LIMIT: std::time::Duration = std::time::Duration::from_secs(2);
     let clock = Still::new();
     let pki = Pki::new(&["ext.ns.svc"], H2);

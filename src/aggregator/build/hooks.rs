@@ -18,7 +18,7 @@ pub(super) struct Controllers {
     pub availability: Arc<Availability>,
     pub registration: Arc<Registration>,
     pub collector: Arc<Collector>,
-    /// Of OpenAPI v3 documents, and of v2 documents.
+    /// The downloaders of OpenAPI v3 documents and of v2 documents.
     pub downloaders: [Arc<Downloader>; 2],
     pub autoregister: Arc<AutoRegister>,
 }

@@ -14,7 +14,7 @@ pub enum DocumentKind {
 }
 
 impl DocumentKind {
-    /// Number of kinds.
+    /// Length of an array with an element for each kind.
     pub const KINDS: usize = Self::OpenApiV3Last as usize + 1;
 
     /// The end of the name of its file in the disk cache.

@@ -25,7 +25,7 @@ pub fn filter(document: &mut Value, keep: impl Fn(&str) -> bool) {
         if let Some(all) = document.object_entry(section) {
             all.retain(|name, _| {
                 let reference = format!("{prefix}{name}");
-                // What nobody referenced before is kept: it may be meant for clients, not for a path.
+                // A definition that was never referenced is kept: it may be meant for clients, not for a path.
                 after.contains(&reference) || !before.contains(&reference)
             });
         }

@@ -41,7 +41,7 @@ const LOCAL_LIMIT: usize = 64 << 20;
 
 /// The last good document of one backend.
 struct Part {
-    /// The backend's ETag.
+    /// Sent to the backend in `If-None-Match`.
     etag: Option<String>,
     /// Hash of the document it was parsed from; empty if it was loaded from disk.
     source: String,
@@ -99,7 +99,7 @@ fn causes(before: Option<&Current>, local: &str, remote: &[Named]) -> Vec<Cause>
         reason,
     };
     let old = before.map_or(&[][..], |c| &c.remote);
-    // Searched through maps: there are as many parts as somebody creates APIServices.
+    // Searched through maps: the number of APIServices, and so of parts, is not bounded.
     let by_name = |all: &[Named]| -> HashMap<Str, String> { all.iter().cloned().collect() };
     let (known, current) = (by_name(old), by_name(remote));
     let mut found: Vec<Cause> = Vec::new();

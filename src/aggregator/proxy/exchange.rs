@@ -106,7 +106,7 @@ impl ProxyShared {
         end: Option<Instant>,
     ) -> Response {
         let (mut head, body) = response.into_parts();
-        // What hyper and h2 attach belongs to the backend's connection.
+        // The extensions that hyper and h2 attach belong to the backend's connection.
         head.extensions.clear();
         let special = Special::of(&head.headers);
         let location = special.location.then(|| head.headers.get(header::LOCATION)).flatten();

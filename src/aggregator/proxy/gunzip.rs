@@ -17,7 +17,7 @@ const PIECE: usize = 1 << 10;
 /// Size from which output is sent.
 const FRAME: usize = 16 << 10;
 
-/// Work after which other tasks of the thread get their turn, in bytes of output; some 100 µs.
+/// Work after which the task yields, in bytes of output; some 100 µs.
 const TURN: usize = 64 << 10;
 
 /// Work of a step beside its bytes: it can begin a member of the gzip stream, which allocates a decoder.
@@ -35,7 +35,7 @@ pub(crate) struct Gunzip<B> {
     /// Whether there were compressed bytes at all.
     begun: bool,
     trailers: Option<HeaderMap>,
-    /// What is left of the turn.
+    /// Work left until the task yields.
     turn: usize,
     done: bool,
 }
@@ -62,7 +62,7 @@ impl<B> Gunzip<B> {
         (length > 0 && is_due).then(|| std::mem::take(self.decoder.get_mut()).into())
     }
 
-    /// Decompresses a piece.
+    /// Decompresses at most [`PIECE`] bytes of the input.
     fn step(&mut self) -> io::Result<()> {
         let before = self.decoder.get_ref().len();
         // Not `write_all`, which goes on until the piece has been expanded, up to a thousandfold.
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn trailers_follow_the_text_and_hide_no_missing_part() {
+    async fn trailers_follow_the_body_and_truncation_is_an_error() {
         let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         packer.write_all(b"text").unwrap();
         let packed = packer.finish().unwrap();

@@ -5,7 +5,7 @@ use crate::apimachinery::value::{Str, Value};
 use crate::storage::Entry;
 use std::sync::{Arc, OnceLock};
 
-/// What routing reads of a Service.
+/// The fields of a Service that routing uses.
 #[derive(Clone, Debug)]
 pub(crate) struct Service {
     pub kind: ServiceType,
@@ -43,7 +43,7 @@ pub(crate) struct ServicePort {
     pub address: Arc<str>,
 }
 
-/// What routing reads of an EndpointSlice.
+/// The fields of an EndpointSlice that routing uses.
 #[derive(Clone, Debug)]
 pub(crate) struct EndpointSlice {
     /// The slice's storage key.

@@ -1,4 +1,4 @@
-//! How often backends are queried for what, on a clock that the test advances.
+//! How often each document of a backend is requested, on a clock that the test advances.
 
 use super::*;
 use crate::apimachinery::codec::json;

@@ -62,7 +62,7 @@ impl Received {
 
 /// The message for an error response.
 pub(super) fn error_text(status: StatusCode, content_type: Option<&str>, body: &[u8]) -> String {
-    // A Status in the body speaks for itself. Upstream defaults its kind.
+    // A Status in the body has its own message. Upstream defaults its kind.
     if let Ok(answer) = json::decode(body)
         && matches!(answer.str_at(&["kind"]), "" | "Status")
         && answer.str_at(&["status"]) == "Failure"

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_webhook_that_does_not_answer_fails_at_once_until_it_is_tried_again() {
+    async fn calls_to_an_unresponsive_webhook_fail_fast_until_a_probe() {
         let circuit = Circuit::default();
         for _ in 0..FAILURES {
             fail(&circuit).await;
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn calls_that_hang_at_once_open_it_for_one_pause() {
+    async fn concurrent_timeouts_open_the_circuit_for_one_pause() {
         let circuit = Circuit::default();
         let calls: Vec<_> = (0..7).map(|_| circuit.enter(TIMEOUT).unwrap()).collect();
         tokio::time::advance(TIMEOUT).await;
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_probe_that_is_given_up_is_followed_by_another() {
+    async fn an_abandoned_probe_is_followed_by_another() {
         let circuit = Circuit::default();
         for _ in 0..FAILURES {
             fail(&circuit).await;
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn quick_failures_and_error_responses_do_not_open_it() {
+    async fn quick_failures_and_error_responses_do_not_open_the_circuit() {
         let circuit = Circuit::default();
         for _ in 0..10 {
             let refused = CallError::Transport("refused".to_owned());

@@ -31,7 +31,7 @@ pub(crate) struct Identity {
     pub(super) token: Option<Arc<BearerToken>>,
 }
 
-/// A kubeconfig cannot be used. `Display` names the file and the user at fault.
+/// A kubeconfig cannot be used. `Display` names the file and the invalid user.
 #[derive(Debug, thiserror::Error)]
 #[error("kubeconfig {0}")]
 pub(crate) struct InvalidKubeconfig(#[source] InFile<Invalid>);

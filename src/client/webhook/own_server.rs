@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn before_the_server_is_built_calls_fail() {
+    async fn calls_fail_before_the_server_is_built() {
         let server: Arc<dyn Handler> = Arc::new(Server);
         let early = webhook(&server, "");
         drop(server);

@@ -49,7 +49,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn webhooks_with_the_same_configuration_are_one() {
+    fn webhooks_with_the_same_configuration_are_shared() {
         let limits = Limits { calls: 1, waiting: 1 };
         let shared = SharedWebhooks::new(webhooks(Ok(Vec::new())), limits);
         let config = |url: &str| WebhookConfig::parse(&json!({"url": url})).unwrap();

@@ -9,15 +9,16 @@
 
 use super::graph::{Coordinates, Node};
 use super::seen::{Found, Owner, Seen};
-use super::{BATCH, Collector, Error, Item};
+use super::{BATCH, Collector, Error, Item, UNSERVED_FOR};
 use crate::apimachinery::value::Value;
-use crate::controllers::discovery::discover;
+use crate::controllers::discovery::{Discovered, ServedResource, discover};
 use crate::controllers::loopback::{JSON, Path, found};
 use crate::controllers::objects::{Followed, OwnerReference, Resource, Tracked, Uid};
 use crate::controllers::sized;
 use crate::json;
 use crate::storage::{MinRevision, Revision};
 use std::sync::Arc;
+use tokio::time::Instant;
 
 /// The state of an owner under the coordinates of one reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,21 +162,16 @@ impl Collector {
     ) -> Result<Found, Error> {
         let served = match &seen.served {
             Some(served) => served.clone(),
-            None => Arc::new(discover(&self.api).await?),
+            None => self.serving(reference).await?,
         };
         seen.served = Some(served.clone());
-        let is_owner = |r: &&crate::controllers::discovery::ServedResource| {
-            r.group == reference.group() && r.kind == reference.kind && r.has("get")
-        };
-        let Some(resource) = served.resources.iter().find(is_owner) else {
-            // Retried, not dangling: the API server of the kind may only be missing for now.
-            return Err(Error::UnknownKind(
-                beginning(&reference.api_version),
-                beginning(&reference.kind),
-            ));
-        };
+        // Retried, not dangling: the API server of the kind may only be missing for now.
+        let resource = resource_of(&served, reference).ok_or_else(|| unknown_kind(reference))?;
         let Some(key) = owner_key(resource.namespaced, node, reference) else {
             return Ok(Found::Invalid);
+        };
+        let Ok(_place) = self.remote_reads.try_acquire() else {
+            return Err(Error::Busy);
         };
         let namespace = key.split_once('/').map_or("", |(ns, _)| ns);
         let path = Path::of(&resource.group, &resource.version, namespace, &resource.resource);
@@ -185,12 +181,30 @@ impl Collector {
         Ok(found(live)?.into())
     }
 
+    /// The resources that the gateway serves now.
+    ///
+    /// # Errors
+    /// A moment ago the owner's kind was not among them.
+    async fn serving(&self, reference: &OwnerReference) -> Result<Arc<Discovered>, Error> {
+        let known = self.served.lock().clone();
+        // Only its absence is remembered: if the kind were not served any more, its objects would seem to be gone.
+        if let Some((at, served)) = known
+            && at.elapsed() < UNSERVED_FOR
+            && resource_of(&served, reference).is_none()
+        {
+            return Err(unknown_kind(reference));
+        }
+        let served = Arc::new(discover(&self.api).await?);
+        *self.served.lock() = Some((Instant::now(), served.clone()));
+        Ok(served)
+    }
+
     /// Whether a dependent of the object waits for its own dependents, the object among them.
     async fn is_in_cycle(&self, uid: &Uid) -> bool {
         let mut after = None;
         loop {
             {
-                // In a block, so that the lock is not held while other tasks get their turn.
+                // In a block, so that the lock is not held while the task yields.
                 let graph = self.graph();
                 let batch = graph.dependents_after(uid, after.as_ref(), BATCH);
                 let waits = |d: &Uid| graph.node(d).is_some_and(|n| n.object.waits_for_dependents());
@@ -247,7 +261,17 @@ impl Collector {
     }
 }
 
-/// What a log shows of a member that a client may have filled with megabytes.
+/// The resource of an owner's kind.
+fn resource_of<'a>(served: &'a Discovered, reference: &OwnerReference) -> Option<&'a ServedResource> {
+    let is_owner = |r: &&ServedResource| r.group == reference.group() && r.kind == reference.kind && r.has("get");
+    served.resources.iter().find(is_owner)
+}
+
+fn unknown_kind(reference: &OwnerReference) -> Error {
+    Error::UnknownKind(beginning(&reference.api_version), beginning(&reference.kind))
+}
+
+/// Truncates, for the log, a member that a client may have filled with megabytes.
 fn beginning(text: &str) -> String {
     const SHOWN: usize = 256;
     text[..text.floor_char_boundary(SHOWN)].to_owned()

@@ -7,7 +7,7 @@
 //! Each change costs time in the number of the object's own references, of which a client may send tens of
 //! thousands. So a change replaces the node ([`Graph::replace`]), plans the rest without the graph
 //! ([`Replaced::plan`]), and applies the plan in batches ([`Graph::apply`]), between which others can use the
-//! graph. The node comes first: whoever examines the object meanwhile sees all of its references.
+//! graph. The node comes first: a worker that examines the object meanwhile sees all of its references.
 
 use crate::apimachinery::value::Str;
 use crate::controllers::objects::{OwnerReference, Tracked, Uid};
@@ -109,7 +109,7 @@ struct References {
 /// The rest of a change.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
-    /// Of the object that is gone, then of the new one.
+    /// The references of the replaced object, then those of the new one.
     references: Vec<References>,
     items: Vec<Item>,
 }
@@ -379,7 +379,7 @@ mod tests {
 
     /// With a comparison of each reference with each other one, this takes minutes.
     #[test]
-    fn a_change_costs_time_in_the_number_of_references_and_is_applied_in_batches() {
+    fn a_change_takes_linear_time_and_is_applied_in_batches() {
         let mut graph = Graph::default();
         let first = object(0..MANY);
         let (batches, items) = apply(&mut graph, None, Some(&first));

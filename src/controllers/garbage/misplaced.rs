@@ -7,7 +7,7 @@ use crate::controllers::events::Reference;
 use crate::controllers::objects::{Followed, OwnerReference, Resource};
 use std::sync::Arc;
 
-/// Namespaces that are searched before other tasks get their turn.
+/// Namespaces that are searched before the task yields.
 const BATCH: usize = 256;
 
 impl Collector {

@@ -19,7 +19,7 @@ pub(super) struct Owner {
     pub(super) waits_for_dependents: bool,
 }
 
-/// What is found under the coordinates of a reference, in the dependent's namespace.
+/// The result of looking up the coordinates of a reference in the dependent's namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Found {
     /// Namespaced owners of cluster-scoped objects cannot be resolved.
@@ -39,7 +39,7 @@ type Place = (Str, Str, Str);
 pub(super) struct Seen {
     owners: HashMap<Place, Found>,
     searches: usize,
-    /// What the gateway serves, for kinds that are not followed.
+    /// Discovery of the gateway, for kinds that are not watched.
     pub(super) served: Option<Arc<Discovered>>,
 }
 
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn owners_are_read_once_per_place_and_few_are_searched_for() {
+    fn owners_are_cached_by_reference_and_searches_are_limited() {
         let mut seen = Seen::default();
         let reference = |uid: &str, name: &str| OwnerReference {
             uid: uid.into(),

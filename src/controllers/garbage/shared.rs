@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// References that are applied while the lock is held: about 50 µs.
 const BATCH: usize = 64;
-/// How often a change gives way after a batch, so that a stream of others cannot hold it up.
+/// How often a change yields after a batch. Bounded, so that a stream of other changes cannot delay it forever.
 const MAX_YIELDS: usize = 1000;
 
 pub(super) struct SharedGraph<K> {
@@ -79,7 +79,7 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn others_use_the_graph_while_a_large_change_is_applied() {
+    fn the_graph_is_available_while_a_large_change_is_applied() {
         const MANY: usize = 10_000;
         let graph: SharedGraph<()> = SharedGraph::default();
         let owner = |n: usize| OwnerReference {

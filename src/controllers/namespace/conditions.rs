@@ -2,6 +2,7 @@
 
 use super::content::{LISTED, Progress};
 use crate::apimachinery::conditions;
+use crate::apimachinery::field::{MAX_TEXT, cut};
 use crate::apimachinery::value::Value;
 
 pub(crate) fn report(namespace: &mut Value, progress: &Progress, now: &str) {
@@ -73,6 +74,8 @@ pub(crate) fn report(namespace: &mut Value, progress: &Progress, now: &str) {
         ),
     ];
     for (kind, (status, reason, message)) in conditions {
+        // There may be thousands of groups, and of resources that cannot be deleted.
+        let message = cut(message, MAX_TEXT);
         // Keeps `lastTransitionTime` unless the status changes, so repeated passes write nothing.
         conditions::set(namespace, kind, status, reason, &message, now);
     }

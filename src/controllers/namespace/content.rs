@@ -64,8 +64,8 @@ impl Remaining {
     }
 }
 
-/// Adds `n` to the count of a finalizer, if it is among the first in the order of names. One that is left out stays so,
-/// whatever follows, so the counts of the others are complete, and the same in each pass.
+/// Adds `n` to the count of a finalizer, if it is among the first in the order of names. One that is omitted stays
+/// omitted, so the counts of the others are complete, and the same in each pass.
 fn count(all: &mut BTreeMap<String, usize>, finalizer: &str, n: usize) {
     if let Some(counted) = all.get_mut(finalizer) {
         *counted += n;
@@ -185,8 +185,8 @@ fn grace(seconds: i64, namespace: &Value) -> Duration {
     }
 }
 
-/// Folds all objects of a collection page by page, off the reactor: a page may have megabytes. Of the objects only
-/// the metadata are read, unless they are wanted `whole`.
+/// Folds all objects of a collection page by page, off the reactor: a page may have megabytes. Only the
+/// objects' metadata is read, unless they are wanted `whole`.
 async fn fold<T: Default + Send + 'static>(
     api: &Loopback,
     path: Path<'_>,
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_finalizers_are_counted_however_many_there_are() {
+    fn the_number_of_counted_finalizers_is_bounded() {
         let names: Vec<String> = (0..1000).map(|n| format!("a/{n:04}")).collect();
         for all in [names.clone(), names.iter().rev().cloned().collect()] {
             let finalizers: Vec<Value> = all.iter().map(|name| name.as_str().into()).collect();

@@ -56,7 +56,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn a_token_belongs_to_the_account_it_names_by_its_uid_if_it_has_one() {
+    fn a_token_matches_its_account_by_name_and_by_uid_if_set() {
         let of = |annotations: Value| {
             AccountToken::from_value(&json!({"type": TYPE, "metadata": {"uid": "s", "annotations": (annotations)}}))
         };

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_sign_if_they_may_and_expire() {
+    fn tokens_sign_only_with_the_usage_and_expire() {
         let signing = ("usage-bootstrap-signing", "true");
         assert!(token(&[signing]).signs && !token(&[]).signs);
         assert!(

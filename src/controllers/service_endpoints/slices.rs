@@ -162,7 +162,7 @@ impl Family<'_> {
         for slice in existing {
             match self.owns(&slice) {
                 true => slices.entry(ports_of(&slice)).or_default().push(slice),
-                // Of a former Service of this name: garbage collection would delete it anyway, but later.
+                // It belongs to a deleted Service of this name: garbage collection would delete it anyway, but later.
                 false => plan.delete.push(slice),
             }
         }

@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_the_index_while_a_pod_with_many_labels_is_entered() {
+    fn the_index_is_unlocked_while_a_pod_with_many_labels_is_added() {
         let index = Mutex::new(Index::default());
         Index::edit_pods(&index, MANY_LABELS + 1, |pods| {
             assert!(index.try_lock().is_some());
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_selector_costs_some_lookups_however_long_it_is() {
+    fn lookups_of_a_selector_are_bounded_at_any_length() {
         let selector: Vec<Label> = (0..10_000).map(label).collect();
         let (common, rare): (OrdSet<Str>, OrdSet<Str>) =
             (["a", "b"].into_iter().collect(), ["a"].into_iter().collect());

@@ -6,8 +6,8 @@
 //! used:     object ─ pair (one step per pair of versions on the route) ─► object of the other version
 //! ```
 //!
-//! What a version cannot represent travels in an annotation of the object, so that every round trip returns
-//! the object it began with.
+//! Fields that a version cannot represent are kept in an annotation of the object, so that every round trip
+//! returns the original object.
 
 mod pair;
 mod path;
@@ -33,7 +33,7 @@ pub(crate) const ANNOTATION: &str = "torana.dev/conversion";
 const MAX_BYTES: usize = 64 << 10;
 const MAX_RULES: usize = 256;
 
-/// Converts by rules.
+/// Converts by the rules of a definition's annotation.
 pub(super) struct Declarative {
     group: String,
     /// The steps from one version to another.

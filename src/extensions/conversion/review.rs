@@ -21,7 +21,7 @@ pub enum InvalidResponse {
     /// The response is a review of the other version.
     #[error("converting ({got}.{KIND}) to ({wanted}.{KIND}): unknown conversion")]
     OtherVersion {
-        /// Its version.
+        /// The version of the response.
         got: &'static str,
         /// The version of the request.
         wanted: &'static str,
@@ -203,7 +203,7 @@ pub fn accept(original: &Value, mut converted: Value, desired: &str) -> Result<V
 
 /// Why upstream cannot decode a converted object.
 fn undecodable(converted: &Value) -> Option<String> {
-    /// Of the object in the message.
+    /// Maximum length of the object in the message, in bytes.
     const SHOWN: usize = 4 * 1024;
     let found = match converted {
         Value::Object(_) if !converted.str_at(&["kind"]).is_empty() => return None,

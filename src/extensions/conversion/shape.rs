@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
-/// A version's schema.
 pub(super) struct SchemaShape {
     schema: Arc<KindSchema>,
     fingerprint: u64,

@@ -291,7 +291,7 @@ async fn wrong_responses_are_rejected_with_upstreams_messages() {
         let served = Served::new(&by_webhook(&fake, json!(["v1"])));
         served.create(V1, "a").await.unwrap();
         let why = served.get(V2, "a").await.unwrap_err();
-        // What cannot be decoded is reported as it is.
+        // Decoding errors are reported without the prefix.
         let is_prefixed = ["failed", "returned"].iter().any(|word| expected.starts_with(word));
         let prefix = if is_prefixed {
             "conversion webhook for x.io/v1, Kind=Thing "
@@ -300,7 +300,7 @@ async fn wrong_responses_are_rejected_with_upstreams_messages() {
         };
         let expected = format!("{prefix}{expected}");
         assert!(why.starts_with(&expected), "{why}\nexpected {expected}");
-        // Whoever reads the storage version is not concerned.
+        // Reads in the storage version are not affected.
         assert!(served.get(V1, "a").await.is_ok());
     }
 }

@@ -45,7 +45,7 @@ impl Defined {
         // Another UID is another object: nothing of the old one's versions or storage may be reused.
         let old = old.filter(|old| old.definition.uid == definition.uid);
         let flags = old.map_or_else(Flags::default, |old| old.flags.clone());
-        // `Release` pairs with the `Acquire` of requests: whoever sees the flag also sees the state that set it.
+        // `Release` pairs with the `Acquire` of requests: a task that sees the flag also sees the state that set it.
         let terminating = definition.conditions.terminating;
         flags.terminating.store(terminating, Ordering::Release);
         let versions = match old {

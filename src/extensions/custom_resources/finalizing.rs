@@ -36,6 +36,9 @@ const QUEUE: &str = "crd_finalizer";
 const WORKERS: usize = 5;
 /// Longest wait of one attempt for the instances to disappear.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// The same while other definitions wait: instances with finalizers of five definitions may stay for ever, and would hold
+/// up the deletion of all others.
+const BRIEF_PATIENCE: Duration = Duration::from_secs(2);
 /// First and longest delay between checks of the remaining instances.
 const LOOK_FIRST: Duration = Duration::from_millis(10);
 const LOOK_LAST: Duration = Duration::from_secs(5);
@@ -202,13 +205,13 @@ impl Finalizing {
         }
         // Instances with finalizers stay until their controllers have removed these.
         let not_gone = failed("InstanceDeletionCheck", "confirm zero CustomResources remaining");
-        let (until, mut delay) = (Instant::now() + PATIENCE, LOOK_FIRST);
+        let (since, mut delay) = (Instant::now(), LOOK_FIRST);
         loop {
             if store.list_entries("").await.map_err(&not_gone)?.is_empty() {
                 return Ok(());
             }
             // Checked before sleeping, so that an attempt never exceeds its time by a whole delay.
-            if Instant::now() + delay >= until {
+            if since.elapsed() + delay >= patience(self.worker.others_wait()) {
                 return Err(not_gone(Status::raw_error("context deadline exceeded")));
             }
             tokio::time::sleep(delay).await;
@@ -238,6 +241,32 @@ impl Finalizing {
     }
 }
 
+/// How long an attempt waits for the instances to disappear.
+fn patience(others_wait: bool) -> Duration {
+    match others_wait {
+        true => BRIEF_PATIENCE,
+        false => PATIENCE,
+    }
+}
+
 fn waits(definition: &Definition) -> bool {
     definition.deleting && definition.finalizers.iter().any(|f| f == FINALIZER)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tasks::{Backoff, WorkQueue};
+    use futures_util::FutureExt as _;
+
+    #[test]
+    fn an_attempt_is_brief_while_another_definition_waits_for_a_worker() {
+        let queue = WorkQueue::new(Backoff::CONTROLLER, Telemetry::new().queue("q"));
+        let current = || patience(queue.has_ready());
+        queue.add(Str::from("stuck"));
+        assert_eq!(queue.next().now_or_never().flatten(), Some("stuck".into()));
+        assert_eq!(current(), PATIENCE);
+        queue.add(Str::from("other"));
+        assert_eq!(current(), BRIEF_PATIENCE);
+    }
 }

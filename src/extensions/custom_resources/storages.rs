@@ -121,7 +121,7 @@ mod tests {
     use super::*;
     use crate::controlplane::reviews::NoStorage;
 
-    /// What was done, in order.
+    /// The recorded calls, in order.
     #[derive(Default)]
     struct Recorded(Mutex<Vec<&'static str>>);
 
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_removed_definition_neither_opens_nor_gets_a_storage() {
+    async fn a_removed_definition_does_not_open_a_storage() {
         let recorded = Arc::new(Recorded::default());
         let opened = Opened::new(recorded.clone());
         let resource = GroupResource::new("x.io", "as");

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What becomes of a definition. Shared by all its states, so that versions built earlier see the change.
+/// Flags of the lifecycle of a definition. Shared by all its states, so that versions built earlier see the change.
 #[derive(Clone, Default)]
 pub(super) struct Flags {
     /// The definition has the condition `Terminating`.

@@ -37,6 +37,11 @@ impl DefinitionWorker {
         self.queue.add(definition.name.clone());
     }
 
+    /// Whether another definition waits for a worker.
+    pub(super) fn others_wait(&self) -> bool {
+        self.queue.has_ready()
+    }
+
     /// Starts a task in `tasks` that calls `reconcile` with each queued name, on the compute pool. It begins
     /// when `synced` fires, which says that all stored definitions have been read, and ends with the group.
     pub(super) fn spawn<F>(

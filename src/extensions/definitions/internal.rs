@@ -1,6 +1,6 @@
-//! Upstream's internal form of a definition, in which it is validated. What is the same in all versions
-//! (schema, subresources, columns, selectable fields) moves to the top of the spec, and the paths in error
-//! messages show it (`k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1/conversion.go`).
+//! Upstream's internal form of a definition, in which it is validated. Fields that are equal in all versions
+//! (schema, subresources, columns, selectable fields) move to the top of the spec, and the paths in error
+//! messages show them there (`k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1/conversion.go`).
 
 use super::printed;
 use crate::apimachinery::value::Value;

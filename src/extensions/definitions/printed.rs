@@ -122,7 +122,7 @@ const COLUMN: &[Field] = &[
 
 const SELECTABLE: &[Field] = &[("JSONPath", "jsonPath", TEXT)];
 
-/// What a version has for itself and what it may share with all others, in the order of Go's fields.
+/// The fields that a version declares itself or shares with all others, in the order of Go's fields.
 const SENT: [Field; 5] = [
     ("Name", "name", TEXT),
     ("Served", "served", FLAG),

@@ -78,7 +78,7 @@ fn accepted_names() -> FieldPath {
     FieldPath::new("status").child("acceptedNames")
 }
 
-/// What is wrong with the name, which consists of the plural and the group.
+/// The errors of the name, which consists of the plural and the group.
 pub(super) fn name(v: &Value, name: &str) -> Vec<String> {
     let parts = [v.str_at(&["spec", "names", "plural"]), v.str_at(&["spec", "group"])];
     match name == parts.join(".") {

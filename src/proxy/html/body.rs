@@ -17,7 +17,7 @@ const PIECE: usize = 4 << 10;
 /// Compressed bytes decompressed per step: bounds the output per step to about 32 KiB, since gzip expands up to a
 /// thousandfold.
 const PACKED_PIECE: usize = 32;
-/// What such a step counts beside the page: it can begin members of a gzip stream, each of which allocates a decoder.
+/// The fixed cost of such a step: it can begin members of a gzip stream, each of which allocates a decoder.
 const PACKED_STEP: usize = 1 << 10;
 
 /// Bytes of a page, before and after it is rewritten, that are worked on before other tasks of the thread get their
@@ -41,7 +41,7 @@ pub(crate) struct Rewritten<B> {
     rest: Bytes,
     /// Bytes decompressed but not yet rewritten.
     plain: Bytes,
-    /// What is left of the turn.
+    /// Work left until the task yields.
     turn: usize,
     page: Page,
     codec: Codec,
@@ -217,7 +217,7 @@ where
                 return Poll::Ready(this.trailers.take().map(|t| Ok(Frame::trailers(t))));
             }
             let polled = Pin::new(&mut this.inner).poll_frame(cx);
-            // While this waits for the backend, other tasks have their turn.
+            // While this waits for the backend, other tasks run.
             if polled.is_pending() {
                 this.turn = TURN;
             }
@@ -312,7 +312,7 @@ mod tests {
         assert!(turns(&mut body) > 1000 / PACKED_PIECE);
     }
 
-    /// How often this body gives other tasks their turn.
+    /// How often this body yields to other tasks.
     fn turns(body: &mut (impl Body + Unpin)) -> usize {
         let mut cx = Context::from_waker(std::task::Waker::noop());
         let mut turns = 0;

@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_of_ampersands_is_read_once() {
+    fn consecutive_ampersands_are_read_once() {
         // Quadratic, this would take minutes.
         let row = "&".repeat(4 << 20) + ";";
         assert_eq!(unescaped(&row), row);
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_entities_have_no_sign() {
+    fn numeric_entities_have_no_sign() {
         assert_eq!(unescaped("&#47;&#x2f;&#X2F;&amp;"), "///&");
         assert_eq!(unescaped("&#+47;&#x+2f;"), "&#+47;&#x+2f;");
     }

@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn every_address_of_this_machine_is_its_own_at_its_port() {
+    fn every_local_address_with_the_bound_port_is_recognized() {
         for bound in ["0.0.0.0:6443", "[::]:6443"] {
             for same in [
                 "127.0.0.1:6443",

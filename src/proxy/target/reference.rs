@@ -18,9 +18,9 @@ pub struct Reference {
 /// Kind of a referenced object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Source {
-    /// A Secret.
+    /// Holds CA certificates or a key pair.
     Secret,
-    /// A ConfigMap.
+    /// Holds CA certificates, never a key pair.
     ConfigMap,
 }
 

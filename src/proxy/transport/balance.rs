@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_addresses_with_which_nothing_is_lost_are_forgotten() {
+    async fn connected_ejected_and_used_addresses_are_not_evicted() {
         let pki = Pki::new(&["ext.ns.svc"], &[b"h2"]);
         let backend = Backend::http(&pki, 100, |_| async { response(200, "ok") }).await;
         let t = transport(&pki.ca_pem).unwrap();

@@ -16,7 +16,7 @@ use http::{Method, Request, Response, Uri, header};
 use hyper::client::conn::http1;
 use std::sync::Arc;
 
-/// A failed exchange.
+/// Why an exchange failed, and whether its request may be sent again.
 pub(super) struct Failure {
     /// The request, if not a byte of it was sent.
     pub(super) unsent: Option<Box<Outgoing>>,

@@ -172,8 +172,8 @@ impl Host {
                         return Ok(Lease::Http1 { sender, reused: true });
                     }
                 }
-                // Counts the request as waiting before it dials or waits. What this round took is released
-                // again: the next one takes another permit, and finds a shared dial in the pool.
+                // Counts the request as waiting before it dials or waits. The permit of this round is
+                // released again: the next one takes another permit, and finds a shared dial in the pool.
                 _ if queued.is_none() => {
                     queued = Some(self.limiter.wait(limits.waiting).ok_or(NoConnection::Full)?);
                 }
@@ -209,7 +209,7 @@ impl Host {
                         armed = Some(bell);
                     }
                     Some(bell) => {
-                        // One deadline for the whole wait: a request that is woken in vain must not begin
+                        // One deadline for the whole wait: a request after a spurious wake-up must not begin
                         // anew.
                         let until =
                             *until.get_or_insert_with(|| Instant::now() + connection_limits::MAX_CONNECTION_WAIT);

@@ -36,11 +36,12 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Flow-control window of each stream: a slow client makes us buffer at most this much of its response.
-const STREAM_WINDOW: u32 = 1 << 20;
+/// Flow-control window of each stream: a slow client makes us buffer at most this much of its response. One client may
+/// have thousands of watches that it does not read, and a distant backend still sends some megabytes per second.
+const STREAM_WINDOW: u32 = 256 << 10;
 /// Large enough for all streams at once, so that responses nobody reads do not block the others on the
 /// connection.
-const CONNECTION_WINDOW: u32 = 1 << 30;
+const CONNECTION_WINDOW: u32 = 256 << 20;
 /// Streams per connection, even if the backend allows more: as many as the connection window has room for.
 pub(super) const MAX_STREAMS: usize = (CONNECTION_WINDOW / STREAM_WINDOW) as usize;
 /// Limit of a response's head in bytes, decoded; also announced to the backend.
@@ -392,6 +393,36 @@ mod tests {
             }
             assert_eq!(http2.most_streams(), Some(most));
         }
+    }
+
+    #[tokio::test]
+    async fn a_backend_may_send_little_of_a_response_that_is_not_read() {
+        const MUCH: usize = 16 << 20;
+        const WINDOW_OF_A_NEW_CONNECTION: usize = 65_535;
+        let (here, there) = UnixStream::pair().unwrap();
+        let backend = tokio::spawn(async move {
+            let mut builder = h2::server::Builder::new();
+            let handshake = builder.max_send_buffer_size(MUCH).handshake::<_, Bytes>(there);
+            let mut backend = handshake.await.unwrap();
+            let (_, mut respond) = backend.accept().await.unwrap().unwrap();
+            let mut sending = respond.send_response(Response::new(()), false).unwrap();
+            sending.reserve_capacity(MUCH);
+            loop {
+                let capacity = poll_fn(|cx| {
+                    // Also drives the connection.
+                    let _ = backend.poll_closed(cx);
+                    sending.poll_capacity(cx)
+                });
+                let capacity = capacity.await.unwrap().unwrap();
+                if capacity > WINDOW_OF_A_NEW_CONNECTION {
+                    return capacity;
+                }
+            }
+        });
+        // The backend ends as soon as it knows how much it may send, before the response is complete.
+        let (_unread, capacity) = tokio::join!(get(here), backend);
+        let capacity = capacity.unwrap();
+        assert!(capacity <= 512 << 10, "{capacity} bytes");
     }
 
     #[tokio::test]

@@ -88,7 +88,7 @@ impl Pump {
                 let some = self.stream.capacity().min(self.chunk.len());
                 let piece = self.chunk.split_to(some);
                 let last = self.chunk.is_empty() && self.body.is_end_stream();
-                // An error means that the stream was reset: nobody wants the rest.
+                // An error means that the stream was reset: the rest is not needed.
                 if self.stream.send_data(piece, last).is_err() || last {
                     return Poll::Ready(());
                 }

@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn work_moves_when_it_asks_to_and_stays_there() {
+    async fn work_moves_on_request_and_stays_in_the_pool() {
         let pool = pool(16);
         let work = async {
             let before = here();
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn work_stays_on_the_reactor_unless_it_asks_to_leave() {
+    async fn work_stays_on_the_reactor_unless_it_requests_to_move() {
         let pool = pool(16);
         let work = async {
             leave_reactor_to_decode(HEAVY).await;

@@ -141,7 +141,7 @@ impl<T> FairQueue<T> {
         }
         let mut found = None;
         let mut reserved = false;
-        // Usually the first flow can run; the loop goes on only while memory is short.
+        // Usually the first flow can run; the loop continues only while memory is short.
         for &(_, id) in &self.order {
             let flow = self.flows.get_mut(&id).expect("an ordered flow exists");
             let startable = |flow: &Flow<T>| {

@@ -13,7 +13,7 @@ use std::task::{Context, Poll, ready};
 
 type Caught<T> = std::thread::Result<Option<T>>;
 
-/// What a job made, from what awaiting its task returns. Propagates a panic of the job.
+/// Turns the outcome of a job's task into the job's result. Propagates a panic of the job.
 pub(super) fn outcome<T>(caught: Caught<T>, metrics: &ComputeMetrics) -> Result<T, Error> {
     match caught {
         Ok(Some(done)) => Ok(done),

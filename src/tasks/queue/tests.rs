@@ -3,7 +3,7 @@ use crate::telemetry::Telemetry;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 #[test]
-fn lasting_failures_are_reported_ever_more_seldom() {
+fn lasting_failures_are_reported_at_growing_intervals() {
     let reported: Vec<u32> = (1..=40).filter(|n| is_reported(*n)).collect();
     assert_eq!(reported, [4, 8, 16, 32]);
 }

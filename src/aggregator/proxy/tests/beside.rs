@@ -45,7 +45,7 @@ async fn requests_do_not_wait_for_an_upload_whose_response_has_ended() {
 #[tokio::test]
 async fn unread_responses_do_not_block_others_on_their_connection() {
     const ANSWERS: usize = 20;
-    const SIZE: usize = 1 << 20;
+    const SIZE: usize = 256 << 10;
     let pki = Pki::new(&["ext.ns.svc"], H2);
     let (sender, mut receiver) = mpsc::unbounded_channel();
     let backend = raw_backend(&pki, move |stream| {

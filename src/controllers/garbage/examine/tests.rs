@@ -8,12 +8,14 @@ use crate::request::{Body, Handler, Request, Response};
 use crate::storage::{
     Budget, Draft, Entry, ListOptions, Listing, Precondition, Storage, Watch, WatchOptions, interface::Error as Refused,
 };
+use crate::sync::Mutex;
 use crate::tasks::{Backoff, WorkQueue};
 use crate::telemetry::Telemetry;
 use Standing::{Dangling, Invalid, Solid, Waiting};
 use async_trait::async_trait;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+use tokio::sync::Semaphore;
 
 fn object(finalizers: &[&str]) -> Tracked {
     let finalizers: Vec<Value> = finalizers.iter().map(|f| Value::from(*f)).collect();
@@ -115,10 +117,9 @@ fn resource() -> Resource {
     }
 }
 
-fn collector(storage: &Arc<One>) -> Collector {
+fn collector(storage: &Arc<One>, handler: &Arc<dyn Handler>) -> Collector {
     let storage: Arc<dyn Storage> = storage.clone();
-    let handler: Arc<dyn Handler> = Arc::new(Silent);
-    let api = Loopback::service_account(&handler, "generic-garbage-collector");
+    let api = Loopback::service_account(handler, "generic-garbage-collector");
     let backoff = Backoff::doubling(Duration::from_secs(1), Duration::from_secs(1));
     let queue = || WorkQueue::new(backoff, Telemetry::new().queue("q"));
     Collector {
@@ -129,25 +130,39 @@ fn collector(storage: &Arc<One>) -> Collector {
         namespaces: Informer::new(storage, Namespace::from_entry).0,
         events: Recorder::new(&api, "c"),
         api,
+        served: Mutex::default(),
+        remote_reads: Semaphore::new(1),
     }
+}
+
+fn reference(api_version: &str, kind: &str, uid: &str) -> Value {
+    json!({"apiVersion": api_version, "kind": kind, "name": "o", "uid": uid})
+}
+
+/// An object with these references, which is examined.
+fn dependent(references: Vec<Value>) -> Node<Arc<Resource>> {
+    let object = json!({"metadata": {"uid": "d", "ownerReferences": (references)}});
+    Node {
+        resource: Arc::new(resource()),
+        key: "x/d".into(),
+        object: Arc::new(Tracked::from_value(&object, Revision(1))),
+    }
+}
+
+fn one_owner() -> Arc<One> {
+    let owner = json!({"metadata": {"name": "o", "namespace": "x", "uid": "u0"}});
+    let owner = Draft::new(&owner, Vec::new()).into_entry("x/o", Revision(1));
+    Arc::new(One(Arc::new(owner), AtomicUsize::new(0)))
 }
 
 #[test]
 fn an_owner_is_read_once_for_all_references_and_the_task_yields() {
     const MANY: usize = 1000;
-    let owner = json!({"metadata": {"name": "o", "namespace": "x", "uid": "u0"}});
-    let owner = Draft::new(&owner, Vec::new()).into_entry("x/o", Revision(1));
-    let storage = Arc::new(One(Arc::new(owner), AtomicUsize::new(0)));
-    let collector = collector(&storage);
-    let references: Vec<Value> = (0..MANY)
-        .map(|n| json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": (format!("u{n}"))}))
-        .collect();
-    let object = json!({"metadata": {"uid": "d", "ownerReferences": (references)}});
-    let node = Node {
-        resource: Arc::new(resource()),
-        key: "x/d".into(),
-        object: Arc::new(Tracked::from_value(&object, Revision(1))),
-    };
+    let storage = one_owner();
+    let handler: Arc<dyn Handler> = Arc::new(Silent);
+    let collector = collector(&storage, &handler);
+    let references = (0..MANY).map(|n| reference("v1", "ConfigMap", &format!("u{n}")));
+    let node = dependent(references.collect());
     let mut work = Box::pin(collector.standings(&node));
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     let mut polls = 1;
@@ -162,8 +177,62 @@ fn an_owner_is_read_once_for_all_references_and_the_task_yields() {
     assert_eq!(polls, MANY / BATCH + 1);
 }
 
+/// Serves one kind of an aggregated API server, whose objects never come. Counts reads of discovery.
+struct Aggregating(AtomicUsize);
+
+#[async_trait]
+impl Handler for Aggregating {
+    async fn handle(&self, request: Request) -> Response {
+        let is_discovery = matches!(request.uri().path(), "/api" | "/apis");
+        if !is_discovery {
+            return std::future::pending().await;
+        }
+        self.0.fetch_add(1, Ordering::Relaxed);
+        let resource = json!({"resource": "remotes", "scope": "Namespaced", "verbs": ["get"],
+            "responseKind": {"kind": "Remote"}});
+        let document = json!({"items": [{"metadata": {"name": "far.io"},
+            "versions": [{"version": "v1", "resources": [(resource)]}]}]});
+        Response::new(Body::full(crate::apimachinery::codec::json::to_vec(&document)))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_is_not_served_is_not_looked_for_again_at_once() {
+    let served = Arc::new(Aggregating(AtomicUsize::new(0)));
+    let handler: Arc<dyn Handler> = served.clone();
+    let collector = collector(&one_owner(), &handler);
+    for n in 0..10 {
+        let node = dependent(vec![reference(&format!("g{n}.io/v1"), "Nothing", "u")]);
+        let standings = collector.standings(&node).await;
+        assert!(matches!(standings, Err(Error::UnknownKind(..))), "{standings:?}");
+    }
+    let reads = || served.0.load(Ordering::Relaxed);
+    assert_eq!(reads(), 2, "each of its two documents once");
+    tokio::time::advance(UNSERVED_FOR).await;
+    let node = dependent(vec![reference("g0.io/v1", "Nothing", "u")]);
+    assert!(collector.standings(&node).await.is_err());
+    assert_eq!(reads(), 4);
+}
+
+#[tokio::test]
+async fn a_worker_does_not_wait_for_an_api_server_that_others_wait_for() {
+    let handler: Arc<dyn Handler> = Arc::new(Aggregating(AtomicUsize::new(0)));
+    let collector = collector(&one_owner(), &handler);
+    let node = dependent(vec![reference("far.io/v1", "Remote", "u")]);
+    let mut first = Box::pin(collector.standings(&node));
+    while collector.remote_reads.available_permits() > 0 {
+        let polled = std::future::poll_fn(|cx| std::task::Poll::Ready(first.as_mut().poll(cx))).await;
+        assert!(polled.is_pending());
+        tokio::task::yield_now().await;
+    }
+    let second = collector.standings(&node).await;
+    assert!(matches!(second, Err(Error::Busy)), "{second:?}");
+    drop(first);
+    assert_eq!(collector.remote_reads.available_permits(), 1);
+}
+
 #[test]
-fn a_log_shows_the_beginning_of_what_a_client_wrote() {
+fn logged_client_text_is_truncated() {
     assert_eq!(beginning("apps/v1"), "apps/v1");
     let long = beginning(&"aä".repeat(1000));
     assert!(long.len() <= 256 && long.starts_with("aä"), "{}", long.len());

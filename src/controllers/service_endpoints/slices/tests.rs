@@ -57,7 +57,7 @@ fn is_empty(plan: &Plan) -> bool {
 }
 
 #[test]
-fn an_endpoint_shows_the_pod() {
+fn an_endpoint_describes_its_pod() {
     let made = run(&service(&json!({})), &ready(1..2), Vec::new());
     let slice = &made.create[0];
     let wanted = json!([{"addresses": ["10.1.0.1"], "conditions": {"ready": true, "serving": true, "terminating": false},
@@ -195,7 +195,7 @@ fn a_few_new_endpoints_change_one_slice() {
 }
 
 proptest! {
-    /// Whatever the Pods were before: afterwards each Pod is in exactly one slice, no slice is too long, and
+    /// For any previous set of Pods: afterwards each Pod is in exactly one slice, no slice is too long, and
     /// planning again changes nothing.
     #[test]
     fn plans_converge(

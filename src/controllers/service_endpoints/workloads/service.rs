@@ -177,7 +177,7 @@ impl Service {
         Some(ports.iter().filter_map(of).collect())
     }
 
-    /// About what its endpoints cost, in bytes of an encoded object: for each Pod, and whatever the Pods.
+    /// Estimated size of its endpoints, in bytes of an encoded object: per Pod, and independent of the Pods.
     pub(super) fn sizes(&self) -> (usize, usize) {
         const POD: usize = 512;
         const MEMBER: usize = 64;

@@ -17,8 +17,9 @@ use rustls::pki_types::ServerName;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Connections to kubelets, pods and endpoints at a time. With TLS each takes some 30 KB, and a descriptor.
-const MAX_CONNECTIONS: usize = 2048;
+/// Connections to kubelets, pods and endpoints at a time. With TLS each takes some 60 KB, its stream and buffers
+/// included, and two descriptors.
+const MAX_CONNECTIONS: usize = 1024;
 
 /// How to connect to kubelets: the `--kubelet-*` flags. Certificate files are reloaded when they change.
 pub(crate) struct KubeletConfig {

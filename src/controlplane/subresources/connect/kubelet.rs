@@ -15,7 +15,7 @@ pub(in crate::controlplane) struct Kubelets {
     pub(in crate::controlplane) connector: Arc<BackendConnector>,
 }
 
-/// A kubelet's address.
+/// Where a kubelet serves, and which protocols it supports.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Address {
     pub host: String,

@@ -15,7 +15,7 @@ use crate::registry::strategy::Context;
 use crate::request::{Request, Response};
 use async_trait::async_trait;
 
-/// The subresource.
+/// A subresource of pods that carries streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::controlplane) enum StreamKind {
     /// `exec`: runs a command in a container.

@@ -10,7 +10,7 @@ use crate::apimachinery::status::Status;
 use crate::proxy::backend::{self, Backend, Upgraded};
 use crate::proxy::spdy::{self, Decoder, Encoder, Frame};
 use crate::request::{Body, Request, Response};
-use crate::tasks::TaskGroup;
+use crate::tasks::{TaskGroup, YieldCounter};
 use crate::websocket::{self, Handshake, Limits, Message, PING_INTERVAL, Receiver, Sender, WebSocket};
 use bytes::{Bytes, BytesMut};
 use http::{Uri, header};
@@ -29,6 +29,9 @@ const KUBELET_PING: Duration = Duration::from_secs(5);
 
 /// Time for the kubelet to accept the streams.
 const ACCEPT_LIMIT: Duration = Duration::from_secs(30);
+
+/// Frames of a kubelet that are handled before the task yields: a packet has thousands of the smallest.
+const YIELD_AFTER: u32 = 64;
 
 /// Channels of the WebSocket protocol.
 const STDIN: u8 = 0;
@@ -318,7 +321,9 @@ async fn from_kubelet(
     open.retain(|open| ![id(STDIN), id(RESIZE)].contains(open));
     let mut said = Vec::new();
     let until = tokio::time::Instant::now() + ACCEPT_LIMIT;
+    let mut yields = YieldCounter::of(YIELD_AFTER);
     while !open.is_empty() {
+        yields.step().await;
         let Some(frame) = decoder.next(&mut input).map_err(|e| Ended::Kubelet(e.to_string()))? else {
             input.reserve(spdy::PIECE);
             // Once the streams are accepted, silence is normal: it only triggers a ping of the client, which

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn the_answer_must_switch_to_spdy() {
+    fn the_response_must_switch_to_spdy() {
         let of = |connection: &'static str, upgrade: &'static str| {
             let mut headers = HeaderMap::new();
             headers.insert(header::CONNECTION, HeaderValue::from_static(connection));

@@ -92,8 +92,8 @@ impl Side {
 }
 
 impl Move {
-    /// A move between these paths, with the names that both versions have for some values. Of values with equal
-    /// names the first one counts.
+    /// A move between these paths, with the names that both versions have for some values. If several
+    /// values have the same name, the first one is used.
     pub(crate) fn new(paths: [Keys; 2], values: Vec<(Str, Str)>) -> Self {
         let mut names = [HashMap::new(), HashMap::new()];
         for (from, to) in values {

@@ -62,7 +62,7 @@ pub(super) fn losses(pair: &Pair, from: &Value, to: &Value) -> Vec<Reason> {
             }
         }
     }
-    // A field of one version needs an object in both, or its value has nowhere to come from on the way back.
+    // A field of one version needs an object in both, or its value is lost in the conversion back.
     for only in pair.sides.iter().flat_map(|s| &s.only) {
         if let Some(around) = only.path.parent()
             && let Some(i) = shapes.iter().position(|s| node(s, &around).is_none())

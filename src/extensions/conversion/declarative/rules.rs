@@ -5,7 +5,7 @@ use super::pair::{Move, Only, Pair, Renames, Side};
 use super::path::{self, InvalidPath, Items, Keys};
 use crate::apimachinery::value::Value;
 
-/// An error in a rule. Messages follow the path to the member at fault, such as `[0].rules[1].move`.
+/// An error in a rule. Messages follow the path of the invalid member, such as `[0].rules[1].move`.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     /// The error of a member, with the path to it.

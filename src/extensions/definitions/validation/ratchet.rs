@@ -106,7 +106,7 @@ impl<'a> Unchanged<'a> {
     fn of(new: &'a Value, old: &'a Value) -> Self {
         let versions = |definition: &'a Value| definition.at(&["spec", "versions"]).items();
         let name = |v: &'a Value| v.str_at(&["name"]);
-        // Of several versions with one name, the first counts.
+        // If several versions have the same name, the first one is used.
         // `collect` keeps the last of equal keys, so the order is reversed.
         let before: HashMap<&str, &Value> = versions(old).iter().rev().map(|v| (name(v), v)).collect();
         let (mut schemas, mut all_schemas) = (HashMap::new(), true);

@@ -49,7 +49,7 @@ fn fields(out: &mut ErrorList, parts: &Parts<'_>, has_schema: bool, missing: &st
         let at = at.index(i).child("jsonPath");
         let path = field.str_at(&["jsonPath"]);
         if path.is_empty() {
-            // Upstream goes on with the next field after this error.
+            // Upstream continues with the next field after this error.
             out.push(FieldError::required(&at, ""));
             continue;
         }

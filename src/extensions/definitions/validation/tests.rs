@@ -379,7 +379,7 @@ fn keywords_at_the_root_are_limited_if_there_is_a_status() {
 }
 
 #[test]
-fn of_a_root_schema_with_another_type_the_first_keyword_is_reported() {
+fn the_first_keyword_of_a_root_schema_with_another_type_is_reported() {
     let first = |schema: Value| {
         let members = json!({"subresources": {"status": {}}, "schema": {"openAPIV3Schema": (schema)}});
         let why = errors(&version(members)).into_iter().next().unwrap_or_default();

@@ -93,7 +93,7 @@ pub(super) fn stored(out: &mut ErrorList, v: &Value) {
             "must have at least one stored version",
         ));
     }
-    // Of equal names upstream keeps the last place.
+    // For duplicate names, upstream keeps the last position.
     let mut missing: Vec<(usize, &str)> = names.iter().copied().enumerate().collect();
     // Sorted by name with the last place first, so that `dedup` keeps the last.
     missing.sort_by_key(|(i, name)| (*name, std::cmp::Reverse(*i)));

@@ -90,7 +90,7 @@ mod tests {
     use tokio::net::UnixStream;
 
     #[tokio::test(start_paused = true)]
-    async fn missed_ticks_are_not_made_up_for() {
+    async fn missed_ticks_are_skipped() {
         let period = Duration::from_secs(1);
         let mut ticks = ticks(period);
         tokio::time::advance(period * (CLOSE_AFTER + 1)).await;
