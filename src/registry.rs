@@ -11,6 +11,7 @@ mod custom;
 mod delete;
 mod delete_collection;
 mod dry_run;
+mod empties;
 pub(crate) mod errors;
 mod in_process;
 mod lookup;

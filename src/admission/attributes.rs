@@ -2,6 +2,7 @@
 //! writes what, with which operation, and what was stored before.
 
 use super::Reinvocation;
+use crate::api::decode::Empties;
 use crate::apimachinery::gvk::{GroupVersionKind, GroupVersionResource};
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
@@ -48,12 +49,14 @@ pub(crate) struct Attributes {
     pub namespace: String,
     /// Object name; empty if the server will generate it.
     pub name: String,
-    /// The caller.
+    /// The authenticated caller, after impersonation.
     pub user: Arc<UserInfo>,
     /// True if nothing will be stored.
     pub dry_run: bool,
     /// The stored object, for updates and deletes.
     pub old_object: Option<Arc<Value>>,
+    /// The empty lists and maps of the body, which the object lacks.
+    pub empties: Empties,
     /// The CreateOptions, UpdateOptions, PatchOptions or DeleteOptions of the request; null for internal
     /// callers.
     pub options: Arc<Value>,
@@ -80,6 +83,7 @@ impl Attributes {
             user: Arc::new(UserInfo::default()),
             dry_run: false,
             old_object: None,
+            empties: Empties::default(),
             options: Arc::new(Value::Null),
             warnings: Warnings::default(),
             audit: AuditTrail::default(),

@@ -73,6 +73,7 @@ impl ObjectLabels<'_> {
 
 /// Equal for equal labels.
 fn hash(key: &str, value: &str) -> u64 {
+    // Unkeyed: a collision only costs an exact comparison.
     let mut hasher = DefaultHasher::new();
     (key, value).hash(&mut hasher);
     hasher.finish()
@@ -85,7 +86,9 @@ pub(crate) struct Matcher<'a> {
     /// The labels of the stored object, if there is one.
     old_labels: Option<&'a Value>,
     /// The other versions of the resource, which rules with `matchPolicy: Equivalent` also match.
+    // On demand, since most rules match a write in its own version.
     equivalents: OnceLock<Vec<ServedKind>>,
+    // Read once for all criteria of the write, and only if a selector asks for it.
     namespace: OnceCell<Arc<Value>>,
 }
 

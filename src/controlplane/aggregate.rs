@@ -1,4 +1,4 @@
-//! What the containers of a pod request, or are limited to, together (`AggregateContainerRequests` and
+//! The sum of the requests or limits of a pod's containers (`AggregateContainerRequests` and
 //! `AggregateContainerLimits` in upstream's `k8s.io/component-helpers/resource`). Entry point: [`together`], for the
 //! defaults and the validation of pod-level resources.
 
@@ -56,7 +56,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn sidecars_run_beside_everything_that_starts_after_them() {
+    fn sidecar_resources_add_to_those_of_later_containers() {
         let spec = json!({
             "containers": [{"resources": {"requests": {"cpu": "1"}}}, {"resources": {"requests": {"cpu": "1"}}}],
             "initContainers": [

@@ -174,7 +174,7 @@ impl Stores<'_> {
     }
 }
 
-/// What the core group serves besides stored objects.
+/// The resources of the core group that are not stored.
 fn core_parts(
     stores: &StoreLookup,
     service: Service,

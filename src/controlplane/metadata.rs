@@ -23,12 +23,12 @@ pub(super) fn checks(kind: &str) -> MetaChecks {
         | "MutatingAdmissionPolicyBinding"
         | "ValidatingAdmissionPolicy"
         | "ValidatingAdmissionPolicyBinding" => MetaChecks::AS_NEW.any_finalizers(),
-        "LimitRange"
-        | "EndpointSlice"
-        | "CSINode"
-        | "VolumeAttachment"
-        | "FlowSchema"
-        | "PriorityLevelConfiguration" => MetaChecks::AS_NEW,
+        "LimitRange" | "EndpointSlice" | "CSINode" | "FlowSchema" | "PriorityLevelConfiguration" => MetaChecks::AS_NEW,
+        // Upstream validates the whole object after an update of its status.
+        "VolumeAttachment" => MetaChecks {
+            status_as_new: true,
+            ..MetaChecks::AS_NEW
+        },
         "PersistentVolume" => MetaChecks {
             as_new: 2,
             in_subresources: true,

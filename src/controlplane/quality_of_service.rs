@@ -10,7 +10,7 @@ use crate::controlplane::validation::common::quantity;
 /// `pkg/apis/core/v1/helper/qos/qos.go`).
 pub(crate) fn quality_of_service(v: &Value) -> &'static str {
     let spec = v.get("spec");
-    // Of cpu and memory.
+    // Sums of cpu and memory.
     let (mut requests, mut limits) = ([Quantity::ZERO; 2], [Quantity::ZERO; 2]);
     let mut limited = true;
     // Pod-level resources, if set, replace those of the containers.

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn rollbacks_of_deployments_are_to_numbers() {
+    fn rollback_revisions_of_deployments_are_numbers() {
         let schema = BuiltinSchema(crate::api::by_gvk("apps", "v1", "Deployment").unwrap());
         let normalized = |revision: &str| {
             let mut v = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}});
@@ -262,7 +262,7 @@ mod tests {
         let (named, nameless) = (json!([{"name": "x"}]), json!([{"name": "x"}, {"kind": "y"}]));
         assert_eq!(managers(None, account(named.clone())), 1);
         assert_eq!(managers(None, account(nameless.clone())), 0);
-        // As soon as it is stored once, nobody owns anything any more.
+        // Once it is stored, no field has an owner any more.
         let mut tracked = account(named);
         schema.manage_update(None, &mut tracked, &who, &FieldSet::new());
         assert_eq!(managers(Some(&tracked), account(nameless.clone())), 0);

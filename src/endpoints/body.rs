@@ -19,7 +19,7 @@ use crate::apimachinery::codec::budget::DecodeBudget;
 use crate::apimachinery::codec::hex;
 use crate::apimachinery::codec::{cbor, json, protobuf, yaml};
 use crate::apimachinery::field::quote;
-use crate::apimachinery::gvk::GroupVersionKind;
+use crate::apimachinery::gvk::{GroupVersion, GroupVersionKind};
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
 use crate::request::Body;
@@ -27,6 +27,7 @@ use crate::request::body::CollectError;
 use bytes::Bytes;
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
+use std::borrow::Cow;
 use type_meta::{Mismatch, check_kind, check_type_meta};
 
 /// Maximum size of a request body in bytes (upstream: `MaxRequestBodyBytes`, twice etcd's default request limit).
@@ -230,17 +231,23 @@ pub(crate) fn decode(
             TypeCheck::Required => check_type_meta(value, expected),
         };
         checked.map_err(|e| match e {
-            Mismatch::NoKind if body_type == BodyType::Json => unrecognized(&no_kind(bytes)),
-            // Upstream quotes JSON: YAML is converted before the kind is read.
-            Mismatch::NoKind => unrecognized(&no_kind(&json::to_vec(value))),
+            Mismatch::NoKind => unrecognized(&no_kind(&quoted(bytes, body_type, value))),
             Mismatch::Unrecognized(why) => unrecognized(&why.to_string()),
+            Mismatch::NoVersion(given) => {
+                cannot_be_handled(&given, expected, &no_version(&quoted(bytes, body_type, value)))
+            }
             Mismatch::Kind(given) => mismatch(&given, expected, bytes, body_type, types),
         })
     };
     if body_type == BodyType::Protobuf {
         // Check the kind in the envelope first: it determines how to decode the message.
         let unknown = protobuf::open(bytes).map_err(|e| unrecognized(&e.to_string()))?;
-        check(&mut type_meta(&unknown))?;
+        let mut given = type_meta(&unknown);
+        // Upstream takes the endpoint's version for one that is missing or malformed, whatever the group (`protobuf.go`).
+        if GroupVersion::parse(&unknown.api_version).is_none_or(|v| v.version.is_empty()) {
+            given.unset(&["apiVersion"]);
+        }
+        check(&mut given)?;
         let api_version = expected.api_version();
         let def = api::protobuf::definition(&api_version, &expected.kind)
             .ok_or_else(|| Status::unsupported_media_type(&super::negotiate::OBJECT_TYPES[..2]))?;
@@ -291,13 +298,6 @@ fn mismatch(
     body_type: BodyType,
     types: TypeCheck,
 ) -> Status {
-    if types == TypeCheck::Filled && given.version.is_empty() {
-        // As for the kind, upstream quotes JSON.
-        let yaml = (body_type == BodyType::Yaml).then(|| parse(bytes, body_type).ok());
-        let shown = yaml.flatten().map(|document| json::to_vec(&document.value));
-        let why = no_version(shown.as_deref().unwrap_or(bytes));
-        return cannot_be_handled(given, expected, &why);
-    }
     // Upstream decodes objects of custom kinds in any version.
     let why = match types == TypeCheck::Required || (given.kind == expected.kind && !known::is_known(expected)) {
         true => None,
@@ -310,6 +310,15 @@ fn mismatch(
             given.api_version(),
             expected.api_version()
         )),
+    }
+}
+
+/// A body as the errors about a missing kind or version quote it. Only JSON is quoted as it was sent: upstream converts
+/// YAML before it reads the kind. (CBOR it prints in its diagnostic notation, which resembles JSON.)
+pub(crate) fn quoted<'a>(bytes: &'a [u8], body_type: BodyType, decoded: &Value) -> Cow<'a, str> {
+    match body_type {
+        BodyType::Json => String::from_utf8_lossy(bytes),
+        _ => Cow::Owned(String::from_utf8_lossy(&json::to_vec(decoded)).into_owned()),
     }
 }
 
@@ -392,10 +401,26 @@ mod tests {
         assert!(eviction.ends_with("converting (v1.Eviction) to (core.Event): unknown conversion"));
         let never = message(["apps", "v1beta3", "Deployment"], deployment);
         assert!(never.contains("no kind \"Deployment\" is registered for version \"apps/v1beta3\""));
-        let none = message(["example.com", "", "Deployment"], deployment);
-        assert!(none.ends_with("handled as a Deployment: Object 'apiVersion' is missing in '{}'"));
         let service = ["apiregistration.k8s.io", "v1", "APIService"];
         assert!(message(["x", "v1", "APIService"], service).ends_with("pkg/apiserver/scheme/scheme.go:28\""));
+    }
+
+    #[test]
+    fn documents_without_a_version_are_quoted_as_json() {
+        let expected = GroupVersionKind::new("apps", "v1", "Deployment");
+        let fails = |body: &str, body_type| match decode(body.as_bytes(), body_type, &expected, TypeCheck::Filled) {
+            Ok(d) => panic!("decoded {:?}", d.value),
+            Err(e) => e.message,
+        };
+        let quoting = |document: &str| {
+            let why = no_version(document);
+            format!("Deployment in version \"\" cannot be handled as a Deployment: {why}")
+        };
+        let sent = r#"{ "kind": "Deployment", "apiVersion": "example.com/" }"#;
+        assert_eq!(fails(sent, BodyType::Json), quoting(sent));
+        let yaml = "apiVersion: example.com/\nkind: Deployment\n";
+        let converted = r#"{"apiVersion":"example.com/","kind":"Deployment"}"#;
+        assert_eq!(fails(yaml, BodyType::Yaml), quoting(converted));
     }
 
     #[test]
@@ -494,6 +519,8 @@ mod tests {
         );
         // An envelope without a kind is taken for the expected one.
         assert_eq!(read(b"k8s\0\x12\0").unwrap().str_at(&["kind"]), "ConfigMap");
+        let versionless = read(b"k8s\0\x0a\x0e\x0a\x0cexample.com/\x12\0").unwrap();
+        assert_eq!(versionless.str_at(&["apiVersion"]), "v1");
     }
 
     #[test]

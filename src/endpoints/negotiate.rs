@@ -101,7 +101,7 @@ pub(crate) enum Offer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Negotiated {
     pub media: Media,
-    /// What the `as` parameter of the accepted media type asks for.
+    /// The representation that the `as` parameter of the accepted media type requests.
     pub transform: Transform,
     /// Whether to indent (JSON only).
     pub pretty: bool,

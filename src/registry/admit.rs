@@ -40,11 +40,12 @@ pub(super) async fn mutate<'a>(
         user: cx.user.clone(),
         dry_run: cx.dry_run,
         old_object: old,
+        empties: cx.empties.get(),
         options: options.options.clone(),
         warnings: cx.warnings.clone(),
         audit: cx.audit.clone(),
         deadline: cx.deadline,
-        // Of this write alone: what its plugins have changed decides which of them run again.
+        // Per write: the changes of its plugins decide which of them run again.
         reinvocation: Arc::default(),
     };
     store.admission.mutate(&attributes, object).await?;
@@ -60,7 +61,7 @@ impl Mutated<'_> {
     /// The same write, with an old object without managed fields.
     pub(crate) fn without_managed_fields(mut self) -> Self {
         if let Some(old) = &mut self.attributes.old_object {
-            // Copied only if somebody else holds the old object.
+            // Copied only if the old object is shared.
             Arc::make_mut(old).unset(&["metadata", "managedFields"]);
         }
         self

@@ -10,7 +10,7 @@ use super::meta;
 use super::store::Store;
 use super::strategy::{Change, Context, NameRule, Outcome};
 use super::write::{ResultObject, WriteOptions};
-use super::{dry_run, errors, size_fallback};
+use super::{dry_run, empties, errors, size_fallback};
 use crate::admission::Operation;
 use crate::apimachinery::apply::Writer;
 use crate::apimachinery::field::ErrorList;
@@ -18,7 +18,6 @@ use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
 use crate::apimachinery::{names, time};
-use crate::registry::schema::reset_set;
 use crate::storage::{Error, Precondition};
 use crate::tasks::compute;
 
@@ -67,8 +66,7 @@ pub(super) async fn create(
             now: &now,
             api_version: &resource.gvk().api_version(),
         };
-        let reset = reset_set(store.strategy.reset_fields(&options.subresource));
-        resource.schema.manage_update(None, &mut object, &who, &reset);
+        empties::manage(store, cx, None, &mut object, &who);
     }
     let name = object.name().to_owned();
     let write = (Operation::Create, name.as_str());
@@ -170,11 +168,11 @@ async fn checked(
         }
         _ => object,
     };
-    let mut found = match meta::with_empties(store, cx, &options.subresource, object) {
+    let mut found = match empties::with_empties(store, cx, &options.subresource, object) {
         Some(whole) => meta::validate_create(store, &whole),
         None => ErrorList::new(),
     };
-    // What is stored has to be valid by itself, too.
+    // The object has to be valid without its empty lists, too, because it is stored without them.
     if found.is_empty() {
         found = meta::validate_create(store, object);
     }
@@ -285,7 +283,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn labels_taken_by_default_also_get_what_preparation_adds() {
+    async fn defaulted_labels_include_those_that_preparation_adds() {
         let storage = Arc::new(crate::controlplane::reviews::NoStorage);
         let row = config_maps().strategy(Labelled).build();
         let store = Store::new(Arc::new(row), storage, Arc::new(AdmitAll));

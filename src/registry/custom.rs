@@ -89,7 +89,7 @@ impl Store {
         mut object: Value,
         options: &WriteOptions,
     ) -> Result<Value> {
-        // What admission compares with. The handler reads again, in a compare-and-swap loop of its own.
+        // The old object for admission. The handler reads it again, in a compare-and-swap loop of its own.
         let old = Arc::new(handler.live(cx, name).await?);
         let write = (Operation::Update, name);
         let mutated = admit::mutate(self, cx, write, Some(old), options, &mut object).await?;

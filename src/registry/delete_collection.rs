@@ -69,7 +69,7 @@ async fn delete_one(
     };
     // Admitted without a name, as upstream, where all deletions share the attributes of the request.
     match delete::delete_as(store, &cx, entry.name(), "", options).await {
-        // Gone already: somebody else deleted it, which is what was asked for.
+        // It was already deleted by another request, which is the requested result.
         Err(s) if s.code != 404 => {
             failed.store(true, Ordering::Relaxed);
             Err(s)

@@ -115,7 +115,7 @@ impl Store {
     }
 }
 
-/// What happened to an object of a [`Store`].
+/// A change of an object of a [`Store`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum StoreEvent {
     /// The object existed when the watch began, was created, or was changed.

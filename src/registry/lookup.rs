@@ -80,7 +80,7 @@ struct Stores {
 }
 
 impl StoreLookup {
-    /// Adds stores. Of several versions of a resource, the first one added is found.
+    /// Adds stores. If a resource has several versions, lookups return the first one added.
     pub(crate) fn add<'a>(&self, stores: impl Iterator<Item = &'a Arc<Store>> + Clone) {
         // `rcu` may run the closure several times, so it consumes nothing.
         self.stores.rcu(|now| {

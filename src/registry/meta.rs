@@ -5,7 +5,7 @@ use super::resource::Resource;
 use super::store::Store;
 use super::strategy::{Change, Context, NameRule, UpdateOrder};
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
-use crate::apimachinery::object::{ObjectView, restore};
+use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::validation::meta::{MetaRules, validate_object_meta, validate_object_meta_update};
 use crate::apimachinery::validation::{
@@ -152,17 +152,6 @@ fn validate_own_meta(store: &Store, object: &Value, path: &FieldPath) -> ErrorLi
     out
 }
 
-/// The object with the empty lists and maps of the body, except in the parts that the kind does not take from it. `None`
-/// if that is the object itself, so that it is not validated twice.
-pub(super) fn with_empties(store: &Store, cx: &Context, subresource: &str, object: &Value) -> Option<Value> {
-    let mut whole = cx.empties.restored(object)?;
-    for path in store.strategy.reset_fields(subresource) {
-        let path: Vec<&str> = path.split('.').collect();
-        restore(&mut whole, object, &path);
-    }
-    Some(whole).filter(|whole| whole != object)
-}
-
 /// Validates a new object with the kind's rules; the generic rules apply only if those find no error.
 pub(super) fn validate_create(store: &Store, object: &Value) -> ErrorList {
     let meta = object.get("metadata");
@@ -198,7 +187,7 @@ pub(super) fn validate_update(store: &Store, subresource: &str, new: &Value, old
     let (own, kind) = (store.resource.meta_checks, kind_rules(store));
     let whole = subresource.is_empty();
     let mut as_new = ErrorList::new();
-    if whole {
+    if whole || (subresource == "status" && own.status_as_new) {
         // Duplicate causes are intended: upstream runs the same check several times.
         (0..own.as_new).for_each(|_| as_new.extend(validate_own_meta(store, new, &path)));
     }
@@ -331,33 +320,6 @@ mod tests {
         assert!(warnings.take()[0].ends_with("duplicate UID(s) observed: u"));
     }
 
-    /// A strategy whose objects have a status that is not the client's.
-    struct WithStatus;
-
-    impl Strategy for WithStatus {
-        fn reset_fields(&self, _: &str) -> &'static [&'static str] {
-            &["status"]
-        }
-    }
-
-    #[test]
-    fn the_empty_lists_of_a_status_that_is_not_taken_from_the_body_do_not_count() {
-        let (group, version) = ("apiextensions.k8s.io", "v1");
-        let builder = crate::controlplane::resource_builder::GroupVersionBuilder { group, version };
-        let row = builder.kind("customresourcedefinitions", "CustomResourceDefinition");
-        let storage = Arc::new(crate::controlplane::reviews::NoStorage);
-        let resource = Arc::new(row.strategy(WithStatus).build());
-        let store = Store::new(resource, storage, Arc::new(crate::admission::AdmitAll));
-        let cx = Context::system("");
-        let mut object = crate::json!({"metadata": {"name": "a", "labels": {}}, "status": {"storedVersions": []}});
-        let (_, empties) = store.resource.schema.normalize_with_empties(&mut object).unwrap();
-        cx.empties.set(empties);
-        object.set(&["status"], crate::json!({"storedVersions": null}));
-        let whole = with_empties(&store, &cx, "", &object).unwrap();
-        assert_eq!(whole.at(&["metadata", "labels"]), &Value::object());
-        assert_eq!(whole.get("status"), object.get("status"));
-    }
-
     /// A strategy that finds an error in every object.
     struct Refusing;
 
@@ -456,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_without_a_rule_for_names_leaves_them_to_the_generic_one() {
+    fn kinds_without_a_name_rule_use_the_generic_one() {
         assert_eq!(
             fields_of_a_bad_object(Rules::named(NameRule::Any)),
             ["metadata.labels: a valid label mus", "spec: "]
@@ -481,6 +443,12 @@ mod tests {
                 0,
             ),
             (group("coordination.k8s.io", "v1").kind("leases", "Lease"), "", 3, 0),
+            (
+                group("storage.k8s.io", "v1").kind("volumeattachments", "VolumeAttachment"),
+                "status",
+                3,
+                1,
+            ),
         ] {
             let resource = Arc::new(row.namespaced().build());
             let storage = Arc::new(crate::controlplane::reviews::NoStorage);

@@ -55,6 +55,11 @@ impl BodyEmpties {
         *self.0.lock() = empties;
     }
 
+    /// A copy of them.
+    pub(crate) fn get(&self) -> Empties {
+        self.0.lock().clone()
+    }
+
     /// See [`Empties::is_at`].
     pub(crate) fn is_at(&self, path: &str) -> bool {
         self.0.lock().is_at(path)

@@ -7,7 +7,7 @@ use super::meta;
 use super::store::Store;
 use super::strategy::{Change, Context, Outcome};
 use super::write::{ResultObject, Transform, Updated, WriteOptions};
-use super::{create, dry_run, errors, size_fallback};
+use super::{create, dry_run, empties, errors, size_fallback};
 use crate::admission::Operation;
 use crate::apimachinery::apply::Writer;
 use crate::apimachinery::field::{ErrorList, FieldError, FieldPath};
@@ -15,7 +15,6 @@ use crate::apimachinery::object::ObjectView;
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::time;
 use crate::apimachinery::value::Value;
-use crate::registry::schema::reset_set;
 use crate::storage::{Entry, Error, MinRevision, Precondition};
 use crate::tasks::compute;
 use std::sync::Arc;
@@ -67,8 +66,7 @@ impl Update<'_> {
         let mut current = read(store, &key).await?;
         loop {
             let Some(live) = current else {
-                // A subresource of an object that does not exist is not created.
-                if !(upsert || resource.create_on_update) || !self.options.subresource.is_empty() {
+                if !self.may_create(upsert) {
                     return Err(Status::not_found(&gr, name));
                 }
                 match self.insert(upsert).await {
@@ -87,6 +85,15 @@ impl Update<'_> {
                 Ok(object) => return Ok(Updated { object, created: false }),
                 Err(newer) => current = newer,
             }
+        }
+    }
+
+    /// Whether the update may create an object that does not exist.
+    fn may_create(&self, upsert: bool) -> bool {
+        match self.options.subresource.as_str() {
+            "" => upsert || self.store.resource.create_on_update,
+            "status" => upsert && self.store.strategy.rules().created_by_status,
+            _ => false,
         }
     }
 
@@ -154,8 +161,7 @@ impl Update<'_> {
                 now: &now,
                 api_version: &resource.gvk().api_version(),
             };
-            let reset = reset_set(strategy.reset_fields(&options.subresource));
-            resource.schema.manage_update(Some(&old), &mut new, &who, &reset);
+            empties::manage(store, cx, Some(&old), &mut new, &who);
         }
         let write = (Operation::Update, name);
         let mutated = admit::mutate(store, cx, write, Some(old.clone()), options, &mut new).await?;
@@ -178,7 +184,7 @@ impl Update<'_> {
         // After mutating admission, so that plugins cannot change what the kind protects.
         strategy.prepare(&mut new, Change::Update { old: &old, subresource });
         if subresource.is_empty() {
-            count_empties(strategy.rules().generation_counts_empties, cx, &mut new, &old);
+            empties::count(strategy.rules().generation_counts_empties, cx, &mut new, &old);
         }
         let effects = strategy.effects();
         if let Some(effects) = effects {
@@ -340,7 +346,7 @@ impl From<Status> for Failure {
 /// True if an object was marked for deletion and nothing holds it any longer: no grace period, no finalizer, not
 /// its strategy. Whether something held it before does not matter: a delete may have marked it without removing it.
 fn goes_with(store: &Store, new: &Value, old: &Value) -> bool {
-    // Of the stored object: no update shortens a grace period.
+    // The stored grace period: no update shortens it.
     let grace = old.at(&["metadata", "deletionGracePeriodSeconds"]).as_i64();
     old.is_being_deleted() && grace.unwrap_or(0) == 0 && new.finalizers().is_empty() && !store.holds_deletion(new)
 }
@@ -352,41 +358,24 @@ fn all_errors(store: &Store, cx: &Context, subresource: &str, new: &Value, old: 
         return ErrorList::new();
     }
     let found = meta::validate_update(store, subresource, new, old);
-    // Of a valid object only the main resource: what a subresource takes from the body is its strategy's choice.
+    // For a valid object only on the main resource: a subresource's strategy decides what it takes from the body.
     if found.is_empty() && !subresource.is_empty() {
         return found;
     }
-    let Some(whole) = meta::with_empties(store, cx, subresource, new) else {
+    let Some(whole) = empties::with_empties(store, cx, subresource, new) else {
         return found;
     };
     if !found.is_empty() {
         let of_whole = meta::validate_update(store, subresource, &whole, old);
-        // What is stored has to be valid by itself.
+        // The object has to be valid without its empty lists, because it is stored without them.
         return if of_whole.is_empty() { found } else { of_whole };
     }
-    // To upstream's comparisons an empty list equals an absent one, so here both objects have it. What is left are
-    // errors about the list itself.
-    let was = meta::with_empties(store, cx, subresource, old);
+    // To upstream's comparisons an empty list equals an absent one, so here both objects have it. Only the
+    // errors about the list itself remain.
+    let was = empties::with_empties(store, cx, subresource, old);
     let mut of_whole = meta::validate_update(store, subresource, &whole, was.as_ref().unwrap_or(old));
     of_whole.retain(|error| cx.empties.is_at(&error.field));
     of_whole
-}
-
-/// Increments the generation if the body has an empty list or map in one of `members`. Upstream compares these with the
-/// stored object in Go's memory, where `[]` is not the absent list that the storage made of it, so that each such update
-/// counts.
-fn count_empties(members: &[&str], cx: &Context, new: &mut Value, old: &Value) {
-    let generation = ["metadata", "generation"];
-    if members.is_empty() || new.at(&generation) != old.at(&generation) {
-        return;
-    }
-    let Some(whole) = cx.empties.restored(new) else {
-        return;
-    };
-    if members.iter().any(|m| whole.get(m) != new.get(m)) {
-        let was = old.at(&generation).as_i64().unwrap_or(0);
-        new.set_meta("generation", was + 1);
-    }
 }
 
 /// Restores the old managed fields if only their timestamps would change, so that the update becomes a no-op.

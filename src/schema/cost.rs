@@ -8,8 +8,8 @@ use crate::interrupt::checkpoint;
 use std::collections::HashSet;
 use std::ptr;
 
-/// What one value may be checked against: schemas in junctors, names of properties, states of patterns. A
-/// body of 8 KiB has at most some thousand values.
+/// Bound on the checks of one value: schemas in junctors, names of properties, states of patterns. A body
+/// of 8 KiB has at most some thousand values.
 const PER_VALUE: usize = 64;
 /// States of all patterns: the first object compiles them, in about a microsecond each.
 const STATES: usize = 256;
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn schemas_that_demand_much_of_small_objects_are_costly() {
+    fn schemas_that_are_expensive_for_small_objects_are_costly() {
         let quantity = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$";
         let mut ordinary = json!({"size": {"anyOf": [{"type": "integer"}, {"type": "string"}],
             "x-kubernetes-int-or-string": true}, "phase": {"type": "string", "enum": ["A", "B"], "default": "A"},

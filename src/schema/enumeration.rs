@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn hashed_enums_allow_what_a_linear_scan_allows() {
+    fn hashed_enums_accept_the_same_values_as_a_linear_scan() {
         let values = [
             json!(1),
             json!(0),
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn the_text_is_truncated_as_a_detail_is_and_made_once() {
+    fn the_text_is_truncated_like_a_detail_and_built_once() {
         for (text, times) in [("a", 3), ("é\"", 3), ("é\u{1}", 20_000), ("x", MAX_TEXT / 5)] {
             let enumeration = of(vec![text.into(); times]);
             let quoted = crate::apimachinery::field::quote(text);

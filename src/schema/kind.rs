@@ -124,6 +124,11 @@ impl Schema for KindSchema {
             }
             _ => Vec::new(),
         };
+        // Like upstream's coercer, which leaves objects of other kinds for validation to refuse.
+        let kind = object.str_at(&["kind"]);
+        if !kind.is_empty() && kind != self.gvk.kind.as_str() {
+            return Ok(findings);
+        }
         // After metadata, because pruning leaves `metadata` alone.
         let pruned = self.schema.prune(object);
         findings.extend(pruned.iter().map(|p| format!("unknown field {p:?}")));
@@ -221,7 +226,7 @@ impl RestStrategy for SchemaStrategy {
             } => self.inner.prepare(object, change),
             Change::Update { old, .. } => {
                 if self.status {
-                    // Whatever the client has sent for the status is replaced by the stored one.
+                    // The stored status replaces the one that the client sent.
                     match old.get("status") {
                         Value::Null => drop(object.unset(&["status"])),
                         status => object.set(&["status"], status.clone()),

@@ -2,7 +2,6 @@
 
 use crate::apimachinery::field::FieldPath;
 
-/// One step down.
 #[derive(Clone, Copy)]
 pub(super) enum Step<'a> {
     /// The value or schema at which a walk starts.

@@ -138,8 +138,8 @@ impl Pattern {
                 bytes: BYTES_OF_AUTOMATA + self.states as usize * BYTES_PER_STATE,
                 used: AtomicBool::new(true),
             });
-            // Of two threads that compile at once, the second replaces what the first has. The cache removes
-            // that one in its turn.
+            // If two threads compile concurrently, the second replaces the result of the first, which the cache
+            // evicts later.
             *self.compiled.lock() = Arc::downgrade(&new);
             // Dropped here, after the cache's lock was released: freeing programs takes time.
             drop(self.cache.keep(new.clone()));

@@ -6,7 +6,7 @@ use crate::apimachinery::value::{Str, Value};
 use crate::interrupt::checkpoint;
 use std::collections::HashMap;
 
-/// The old items of a list of type map, by their keys. Of items with the same keys the first one counts.
+/// The old items of a list of type map, by their keys. If several items have the same keys, the first one is used.
 #[derive(Default)]
 pub(super) struct OldItems<'a> {
     keys: &'a [Str],

@@ -238,6 +238,12 @@ fn normalize_reports_dropped_fields() {
         ["unknown field \"metadata.nope\"", "unknown field \"spec.x\""]
     );
     assert_eq!(o.str_at(&["metadata", "name"]), "n");
+    let mut other = json!({"kind": "Widget", "metadata": {"nope": 1}, "spec": {"x": 1}});
+    assert_eq!(
+        gadget().normalize(&mut other).unwrap(),
+        ["unknown field \"metadata.nope\""]
+    );
+    assert_eq!(other.at(&["spec", "x"]).as_i64(), Some(1));
     let e = gadget()
         .normalize(&mut json!({"metadata": {"name": true}}))
         .unwrap_err();

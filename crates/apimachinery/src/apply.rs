@@ -87,7 +87,7 @@ pub trait ApplySchema: Copy {
 /// The structure of a type, and the granularity at which its fields are owned.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Shape<S> {
-    /// A single value.
+    /// A value without members, of this type.
     Scalar(Scalar),
     /// An object whose members are owned individually.
     Object,
@@ -108,13 +108,13 @@ pub enum Shape<S> {
 /// The scalar types a schema distinguishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scalar {
-    /// A string.
+    /// A plain string, or bytes in base64.
     String,
-    /// A number.
+    /// An integer or a float, between which upstream's schemas do not distinguish.
     Numeric,
-    /// A boolean.
+    /// `true` or `false`.
     Boolean,
-    /// Any scalar.
+    /// A string, number or boolean: quantities, times, IntOrString and strings of other formats.
     Untyped,
 }
 

@@ -1,5 +1,5 @@
 //! The conditions in the status of an object (`status.conditions`), a list with one element per `type`: [`find`],
-//! [`holds`], [`set`] and [`remove`]. What the conditions mean is left to the callers.
+//! [`holds`], [`set`] and [`remove`]. The callers interpret the conditions.
 
 use crate::json;
 use crate::value::Value;

@@ -146,7 +146,7 @@ pub struct FieldError(Box<Fault>);
 /// The content of a [`FieldError`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fault {
-    /// What kind of fault it is; decides how the message begins and the `reason` of the cause.
+    /// Decides how the message begins and the `reason` of the cause.
     pub kind: FieldErrorKind,
     /// The path of the field.
     pub field: String,

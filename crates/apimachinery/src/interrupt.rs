@@ -176,7 +176,7 @@ mod tests {
         }
     }
 
-    /// How often `work` gives other threads their turn.
+    /// How often `work` pauses for other threads.
     fn pauses(work: impl FnOnce()) -> u32 {
         let paused = Rc::new(Cell::new(0));
         assert_eq!(run(Rc::new(Paused(paused.clone())), work), Ok(()));

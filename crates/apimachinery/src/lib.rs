@@ -2,8 +2,8 @@
 //! and [`Status`].
 //!
 //! Start at [`Value`], the tree every object is decoded into. Everything here is pure: no I/O, no async and
-//! no knowledge of a server, so every parser can be fuzzed in isolation. What depends on the types of the
-//! built-in kinds is left to `torana-kube-schema`, which implements [`apply::ApplySchema`] and
+//! no knowledge of a server, so every parser can be fuzzed in isolation. Code that depends on the types of
+//! the built-in kinds is in `torana-kube-schema`, which implements [`apply::ApplySchema`] and
 //! [`patch::strategic::PatchSchema`] for them.
 //!
 //! ```

@@ -55,8 +55,8 @@ pub struct Quantity {
     amount: Option<Amount>,
 }
 
-/// What upstream calculates with while it can (`int64Amount` in `amount.go`): `value × 10^scale`. How a
-/// quantity was written decides the scale: `1000m` is not reduced to `1`.
+/// The number that upstream uses as long as it fits (`int64Amount` in `amount.go`): `value × 10^scale`. The
+/// notation of a quantity decides the scale: `1000m` is not reduced to `1`.
 #[derive(Clone, Copy, Debug)]
 struct Amount {
     value: i64,
@@ -186,6 +186,11 @@ impl Quantity {
     /// The value in thousandths, rounded up; beyond `i64` as [`Quantity::value`].
     pub const fn milli_value(self) -> i64 {
         self.millis
+    }
+
+    /// True if the value is beyond what [`Quantity::nanos`] can hold.
+    const fn is_saturated(self) -> bool {
+        self.nanos.unsigned_abs() >= i128::MAX.unsigned_abs()
     }
 
     /// True if the value has no fractional part.
@@ -397,6 +402,20 @@ mod tests {
     }
 
     #[test]
+    fn numbers_beyond_128_bits_are_shown_with_their_digits() {
+        for (text, want) in [
+            ("1e30", "1e30"),
+            ("1e100", "10e99"),
+            ("123456789012345678E", "123456789012345678E"),
+            ("-123456789012345678E", "-123456789012345678E"),
+        ] {
+            assert_eq!(Quantity::parse(text).map(|q| q.to_string()), Ok(want.into()), "{text}");
+        }
+        let twice = Quantity::parse("1e30").map(|q| q.plus(q).to_string());
+        assert_eq!(twice, Ok("2e30".into()));
+    }
+
+    #[test]
     fn sums_keep_the_format_and_values_round_up() {
         let sum = Quantity::parse("1Gi").and_then(|a| Quantity::parse("512Mi").map(|b| a.plus(b)));
         assert_eq!(sum.map(|q| q.to_string()), Ok("1536Mi".into()));
@@ -414,7 +433,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_finer_than_nanos_rounds_up(
+        fn fractions_below_one_nano_round_up(
             digits in 1u64..1_000_000_000_000, places in 0usize..16, unit in 0u32..4, negative in any::<bool>(),
         ) {
             let all = format!("{digits:0>16}");

@@ -28,7 +28,7 @@ pub struct Status {
     pub code: u16,
     /// Machine-readable reason; empty where upstream sets none.
     pub reason: &'static str,
-    /// What clients print for the user.
+    /// The text that clients print for the user.
     pub message: String,
     /// The object concerned and the causes. `None` omits `details`.
     pub details: Option<Box<Details>>,
@@ -61,9 +61,9 @@ pub struct Details {
 pub struct Cause {
     /// Machine-readable reason, such as `FieldValueInvalid`.
     pub reason: String,
-    /// What is wrong with the field, without its path.
+    /// The error of the field, without its path.
     pub message: String,
-    /// Path of the field at fault.
+    /// Path of the invalid field.
     pub field: String,
 }
 

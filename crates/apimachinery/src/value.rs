@@ -24,7 +24,7 @@ pub type Str = CompactString;
 ///
 /// let mut pod = json!({"metadata": {"name": "web"}, "spec": {"replicas": 3}});
 /// assert_eq!(pod.at(&["spec", "replicas"]).as_i64(), Some(3));
-/// // What is absent reads as null, or as the empty string.
+/// // An absent value reads as null, or as the empty string.
 /// assert!(pod.at(&["status", "phase"]).is_null());
 /// assert_eq!(pod.str_at(&["metadata", "namespace"]), "");
 ///
@@ -43,9 +43,9 @@ pub enum Value {
     Int(i64),
     /// Every other number. Never NaN or infinite.
     Float(f64),
-    /// A string.
+    /// A string, up to 24 bytes of it without an allocation.
     String(Str),
-    /// An array.
+    /// An array, whose elements may differ in type.
     Array(Vec<Value>),
     /// An object with sorted keys.
     Object(Map),
@@ -177,7 +177,7 @@ impl Value {
         }
     }
 
-    /// True for null.
+    /// True for null, and so for an absent member as [`get`](Self::get) returns it.
     pub fn is_null(&self) -> bool {
         matches!(self, Self::Null)
     }
@@ -188,7 +188,7 @@ impl Value {
         self.measure(bytes).is_none()
     }
 
-    /// What is left of `bytes` after this value; `None` if it does not fit.
+    /// Subtracts the size of this value from `bytes`; `None` if it does not fit.
     fn measure(&self, bytes: usize) -> Option<usize> {
         /// Quotes, colon and comma of a member, or a short scalar.
         const NODE: usize = 4;

@@ -66,8 +66,7 @@ impl Budget {
     /// See [`Exceeded`].
     pub fn evaluate<'a>(&mut self, program: &'a Program, activation: &dyn Activation<'a>) -> Result<Val<'a>, Exceeded> {
         let outcome = program.evaluate_within(activation, self.left.unwrap_or(EACH), &self.patterns);
-        // What one evaluation costs is unavailable to later ones, errors included: they have taken the time all the
-        // same.
+        // The cost of an evaluation is subtracted even if it fails, because it has taken the time.
         if let Some(left) = &mut self.left {
             *left = left.saturating_sub(outcome.cost.saturating_add(START));
         }
@@ -86,7 +85,7 @@ mod tests {
     use crate::{Environment, Variable};
 
     #[test]
-    fn evaluations_share_the_quick_budget_and_have_the_full_one_each() {
+    fn evaluations_share_the_quick_budget_but_not_the_full_one() {
         let of = |source: &str| Environment::default().compile(source).expect("well typed");
         let (cheap, loops) = (of("1 + 1 == 2"), of("lists.range(300).all(i, i >= 0)"));
         let nothing: &[Variable<'_>; 0] = &[];

@@ -318,8 +318,8 @@ impl<'p, 'a> Machine<'p, 'a> {
                 for node in nodes {
                     match self.expr(node) {
                         Ok(arg) => args.push(arg),
-                        // Of more than two, those behind an error are not evaluated. The call is charged if
-                        // there are none.
+                        // With more than two arguments, those after an error are not evaluated. The call is
+                        // charged only if there are none.
                         Err(Fail::Error(why)) if args.len() + 1 == nodes.len() => {
                             args.push(Val::Null);
                             return self.in_vain(call, Fail::Error(why), &args);

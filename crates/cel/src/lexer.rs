@@ -55,7 +55,7 @@ pub(crate) struct Lexeme {
     pub end: u32,
 }
 
-/// Longest first.
+/// Longest first, so that `<=` is not taken for `<`.
 const PUNCTUATION: [&str; 25] = [
     "&&", "||", "==", "!=", "<=", ">=", "<", ">", "+", "-", "*", "/", "%", "!", "?", ":", "(", ")", "[", "]", "{", "}",
     ",", ".", "=",

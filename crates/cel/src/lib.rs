@@ -1,9 +1,9 @@
-//! The Common Expression Language (CEL) as Kubernetes v1.36 speaks it.
+//! The Common Expression Language (CEL) of Kubernetes v1.36.
 //!
 //! Start at [`Environment`], which declares the variables of an expression, and [`Environment::compile`]. A
 //! [`Program`] is type-checked, has an estimated cost ([`Program::estimated_cost`]), and is evaluated over
-//! borrowed trees under a cost limit ([`Program::evaluate`]). Errors are worded as cel-go words them. What an
-//! expression is for, and what happens when it fails, is left to the caller.
+//! borrowed trees under a cost limit ([`Program::evaluate`]). Errors are worded as cel-go words them. The
+//! caller decides what an expression is for and what happens when it fails.
 //!
 //! # Declaring variables
 //!

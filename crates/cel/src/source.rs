@@ -176,7 +176,7 @@ mod tests {
     use crate::Environment;
 
     #[test]
-    fn errors_of_a_line_share_it_and_their_text_is_bounded() {
+    fn errors_on_one_line_share_its_text_which_is_bounded() {
         let names = (0..200).map(|i| format!("undeclared_{i:03}{}", "_".repeat(40)));
         let source = names.collect::<Vec<_>>().join(" +\t");
         let issues = Environment::default().compile(&source).unwrap_err();

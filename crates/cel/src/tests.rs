@@ -279,6 +279,11 @@ fn errors_are_worded_and_placed_as_cel_go_does() {
              ERROR: <input>:1:2: Syntax error: mismatched input '<EOF>' expecting {operand}\n | *\n | .^"
         )
     );
+    assert_eq!(
+        env().compile("{{x}}").expect_err("no values").to_string(),
+        "ERROR: <input>:1:4: Syntax error: mismatched input '}' expecting ':'\n | {{x}}\n | ...^\n\
+         ERROR: <input>:1:5: Syntax error: mismatched input '}' expecting ':'\n | {{x}}\n | ....^"
+    );
     let many = env().compile(&"*".repeat(2000)).expect_err("no operands").to_string();
     assert!(many.matches("ERROR").count() <= 101, "{}", many.len());
     let end = env().compile("1 +").expect_err("incomplete").to_string();
@@ -406,7 +411,7 @@ fn selected_fields_are_found_by_their_names() {
 }
 
 #[test]
-fn values_are_bound_to_names_where_it_is_allowed() {
+fn cel_bind_works_only_if_enabled() {
     let mut env = Environment::default();
     let source = "cel.bind(x, 2 + 3, cel.bind(y, x * x, y - x)) == 20";
     let refused = env.compile(source).expect_err("no macro, and no function").to_string();

@@ -276,7 +276,7 @@ impl Unifier {
         if !self.unify(t, &before) {
             return Some(false);
         }
-        // Of two types that go together, the parameter stands for the more general one.
+        // The parameter is bound to the more general of two compatible types.
         let general = if self.no_more_specific(t, &before) {
             t.clone()
         } else {

@@ -70,9 +70,9 @@ pub enum Val<'a> {
 /// A string, borrowed from the input or shared.
 #[derive(Clone, Debug)]
 pub enum Text<'a> {
-    /// Of the input.
+    /// Part of the input.
     Borrowed(&'a str),
-    /// Of the expression, or computed.
+    /// A literal of the expression, or computed.
     Shared(Arc<str>),
 }
 

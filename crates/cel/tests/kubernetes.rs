@@ -81,7 +81,7 @@ fn shown(source: &str) -> String {
 }
 
 #[test]
-fn libraries_answer_as_kubernetes_does() {
+fn libraries_evaluate_as_in_kubernetes() {
     for (source, wanted) in [
         ("format.dns1123Label().validate('web').hasValue()", "false"),
         (
@@ -323,7 +323,7 @@ fn costs_are_those_of_cel_go_and_kubernetes() {
 }
 
 #[test]
-fn hostile_expressions_end_within_their_memory() {
+fn hostile_expressions_stay_within_their_memory_limit() {
     let doubled = |step: &str, times: usize| format!("[{step}]{}", ".map(x, x + x)".repeat(times));
     let env = environment();
     for source in [

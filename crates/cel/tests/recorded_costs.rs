@@ -1,4 +1,4 @@
-//! What expressions cost at most, what they cost, and what they come to in kube-apiserver. Each line of
+//! Estimated costs, actual costs and results of expressions in kube-apiserver. Each line of
 //! `recorded_costs.tsv` has an expression over `self`, the estimate, the cost, and the result; each stands for a cause
 //! of differences that a comparison with cel-go found. `claims.tsv` is about the messages of errors: each
 //! line has an expression over `claims`, a map of anything, and its result or why there is none.

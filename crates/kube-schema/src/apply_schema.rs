@@ -94,10 +94,10 @@ impl ApplySchema for ApplyType {
             Ty::Bool => Shape::Scalar(Scalar::Boolean),
             Ty::Time | Ty::MicroTime | Ty::Quantity => Shape::Scalar(Scalar::Untyped),
             // Upstream derives its types from OpenAPI v3, where this is a `oneOf` without a type, which stands for
-            // anything. What is neither a number nor a string fails later, where the merged object is decoded.
+            // anything. A value that is neither a number nor a string fails later, where the merged object is decoded.
             Ty::IntOrString => Shape::Deduced,
             // Owned as a whole, and not only objects: upstream knows this type by its name rather than by its published
-            // schema. What is no object fails in validation.
+            // schema. A value that is not an object fails in validation.
             Ty::Any(FreeForm::RawExtension) => Shape::Untyped,
             // An object in the published schema, though of any members.
             Ty::Any(FreeForm::FieldsV1) => object,

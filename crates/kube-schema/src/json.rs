@@ -2,9 +2,9 @@
 //! tests compare as text: `kind`, `apiVersion`, `metadata`, `spec`, `status`. The tree itself is sorted (see
 //! [`Value`]).
 //!
-//! Start at [`encode`], which looks the kind up in the schema table. What the table does not describe is
-//! written sorted, as Go writes maps: custom resources, labels. Members that a
-//! definition lacks follow the declared ones.
+//! Start at [`encode`], which looks the kind up in the schema table. Values that the table does not
+//! describe, such as custom resources and labels, are written sorted, as Go writes maps. Undeclared members follow the
+//! declared ones.
 
 mod documents;
 

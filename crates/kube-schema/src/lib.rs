@@ -15,7 +15,7 @@
 //! let config_map = by_gvk("", "v1", "ConfigMap").expect("a built-in kind");
 //! let mut object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "dta": {"k": "v"}});
 //!
-//! // What Go would write after reading it: undeclared fields are reported and dropped.
+//! // Brings the object into the form that Go would write: undeclared fields are reported and dropped.
 //! let findings = decode::normalize(config_map, &mut object)?;
 //! assert_eq!(findings, ["unknown field \"dta\""]);
 //!

@@ -215,7 +215,7 @@ proptest! {
 }
 
 #[test]
-fn configurations_that_do_not_fit_are_refused_in_upstreams_words() {
+fn mismatched_configurations_are_refused_with_upstreams_message() {
     let role_binding = kinds()
         .find(|t| t.name.ends_with(".rbac.v1.RoleBinding"))
         .expect("it is in the table");

@@ -50,6 +50,7 @@ impl Conditions {
         if list.is_empty() {
             return Self(Vec::new());
         }
+        // With the authorizer: conditions may check permissions, as upstream's.
         let compiler = Compiler::new(has_params, true);
         let compile = |c: &Value| compiler.compile(c.str_at(&["expression"]), Returns::Bool);
         Self(list.iter().map(compile).collect())
@@ -74,6 +75,7 @@ impl Conditions {
             errors: errors.len(),
             applies: match (applies, aggregate(errors)) {
                 (Err(e), _) => Err(e.into()),
+                // Whether they apply is unknown, so the failure policy decides.
                 (Ok(true), Some(e)) => Err(e),
                 (Ok(applies), _) => Ok(applies),
             },

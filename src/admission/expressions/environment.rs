@@ -250,6 +250,7 @@ impl Compiler {
             Ok(ty) => Schema::scalar(ty, u64::MAX),
         };
         self.environment.declare(&format!("variables.{name}"), schema);
+        // The text stands for the type, which it determines in this environment.
         self.key = extend(&self.key, [name, &variable.text]);
     }
 
@@ -262,6 +263,7 @@ impl Compiler {
 
     /// Compiles an expression, unless an equal one has been; a mistake is part of the result.
     pub(crate) fn compile(&self, text: &str, returns: Returns) -> Expression {
+        // With the required type, because errors about it are cached as well.
         let key = extend(&self.key, [&format!("{returns:?}"), text]);
         let program = Programs::get(key, || self.program(text, returns));
         Expression {

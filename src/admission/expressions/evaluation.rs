@@ -205,6 +205,7 @@ impl<'a> Run<'a> {
             }
         };
         let value = value.map_err(|e| Fail::Error(e.into()));
+        // Errors, too: a variable is evaluated once, however often it is read.
         self.computed.borrow_mut().insert(place, value.clone());
         value
     }

@@ -22,6 +22,7 @@ pub(crate) struct Rule {
 
 /// A set of operations, one bit each.
 #[derive(Clone, Copy, Debug)]
+// Bits, because this is compared first, for every rule and write.
 struct Operations(u8);
 
 #[derive(Clone, Debug, PartialEq, Eq)]

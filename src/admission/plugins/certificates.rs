@@ -26,6 +26,7 @@ async fn may(authorizer: &dyn Authorizer, attributes: &Attributes, verb: &str, s
             verb,
             is_resource: true,
             api_group: GROUP,
+            // As upstream: a permission on a signer holds for all versions.
             api_version: "*",
             namespace: "",
             resource: "signers",
@@ -108,6 +109,7 @@ impl Admission for ClusterTrustBundleAttest {
     async fn validate(&self, attributes: &Attributes, object: &Value) -> Result<()> {
         if let Some(old) = attributes.old_object.as_deref() {
             let same = |field: &str| old.at(&["spec", field]) == object.at(&["spec", field]);
+            // Metadata may be changed by whoever may update the object.
             if same("signerName") && same("trustBundle") {
                 return Ok(());
             }
@@ -150,6 +152,7 @@ impl Admission for CertificateSubjectRestriction {
     }
 
     async fn validate(&self, attributes: &Attributes, object: &Value) -> Result<()> {
+        // Of the built-in signers, only this one signs groups of the requester's choice.
         if signer(object) != CLIENT_SIGNER {
             return Ok(());
         }

@@ -50,6 +50,7 @@ impl Admission for PersistentVolumeClaimResize {
             return Ok(());
         };
         let asked = |claim: &Value| amount(claim.at(&["spec", "resources", "requests", "storage"]));
+        // A smaller request is left to validation, which knows when a failed expansion may be undone.
         if asked(claim) <= asked(old) {
             return Ok(());
         }

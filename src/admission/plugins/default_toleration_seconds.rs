@@ -12,6 +12,7 @@ use async_trait::async_trait;
 const TAINTS: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
 
 pub(crate) struct DefaultTolerationSeconds {
+    // Made once, since every pod gets a copy.
     tolerations: [(&'static str, Value); 2],
 }
 

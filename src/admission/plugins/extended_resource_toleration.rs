@@ -16,6 +16,7 @@ pub(crate) struct ExtendedResourceToleration;
 fn is_extended(resource: &str) -> bool {
     resource.contains('/')
         && !resource.contains("kubernetes.io/")
+        // The prefix of names in quotas, where this one would be ambiguous.
         && !resource.starts_with("requests.")
         && qualified_name(&format!("requests.{resource}")).is_empty()
 }

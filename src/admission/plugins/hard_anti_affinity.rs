@@ -18,6 +18,7 @@ impl Admission for LimitPodHardAntiAffinityTopology {
     }
 
     async fn validate(&self, attributes: &Attributes, pod: &Value) -> Result<()> {
+        // Preferred terms only rank nodes, so they lock nobody out.
         let terms = [
             "spec",
             "affinity",

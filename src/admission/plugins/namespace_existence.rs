@@ -35,6 +35,7 @@ pub(crate) struct NamespaceAutoProvision(pub ObjectLookup);
 #[async_trait]
 impl Admission for NamespaceAutoProvision {
     fn handles(&self, attributes: &Attributes) -> bool {
+        // A dry run must not leave a namespace behind.
         attributes.operation == Operation::Create && !attributes.dry_run && is_about_content(attributes)
     }
 

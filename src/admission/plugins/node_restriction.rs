@@ -102,6 +102,8 @@ fn check_node(asked: &NodeRequest<'_>) -> Result<()> {
             if !refused.is_empty() {
                 return asked.no(format!("is not allowed to modify labels: {}", refused.join(", ")));
             }
+            // With an owner that does not exist, garbage collection would delete the Node, which its node may not
+            // do itself (CVE-2025-5187).
             let owners = ["metadata", "ownerReferences"];
             if new.at(&owners).items() != old.at(&owners).items() {
                 return asked.no(format!("node {me:?} is not allowed to modify ownerReferences"));
@@ -162,6 +164,7 @@ fn check_slice(asked: &NodeRequest<'_>) -> Result<()> {
     let (slice, verb) = match asked.attributes.operation {
         Operation::Create => (asked.object, "create"),
         Operation::Delete => (asked.old(), "delete"),
+        // An update cannot change `spec.nodeName`.
         _ => return Ok(()),
     };
     match slice.str_at(&["spec", "nodeName"]) == asked.node {

@@ -136,6 +136,7 @@ impl PodSecurity {
     /// True if the namespace or user is exempt; records that for audit.
     fn is_exempt(&self, attributes: &Attributes) -> bool {
         let has = |list: &[String], name: &str| list.iter().any(|n| n == name);
+        // Upstream's order: it decides what the annotation says if both are exempt.
         let by = if has(&self.config.namespaces, &attributes.namespace) {
             "namespace"
         } else if has(&self.config.usernames, &attributes.user.name) {
@@ -244,6 +245,7 @@ impl PodSecurity {
         pod: Pod<'_>,
         enforce: bool,
     ) -> Result<()> {
+        // Not with the other exemptions, because only the pod or its template has the class.
         if self.config.exempts_runtime_class(pod.spec) {
             exempt(attributes, "runtimeClass");
             return Ok(());

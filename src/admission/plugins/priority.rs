@@ -75,6 +75,7 @@ impl Priority {
         if !preemption.is_empty() {
             pod.set(&["spec", "preemptionPolicy"], preemption);
         }
+        // The default class, so that the pod shows where its number is from.
         if let Some(class) = class.filter(|_| pod.str_at(&["spec", "priorityClassName"]).is_empty()) {
             pod.set(&["spec", "priorityClassName"], class.name());
         }

@@ -114,8 +114,8 @@ impl Admission for RuntimeClass {
         match class.as_ref().map(|c| c.get("overhead")).filter(|o| !o.is_null()) {
             Some(defined) if same_amounts(defined.get("podFixed"), overhead) => Ok(()),
             Some(_) => Err(forbidden(attributes, pod, MISMATCH)),
-            // Overhead without a class would raise requests that nothing justifies.
-            None if overhead.is_null() => Ok(()),
+            // Overhead without a class would raise requests that nothing justifies. To upstream an empty one is set, too.
+            None if overhead.is_null() && !attributes.empties.is_at("spec.overhead") => Ok(()),
             None => {
                 let why = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead";
                 Err(forbidden(attributes, pod, why))
@@ -129,6 +129,8 @@ mod tests {
     use super::*;
     use crate::admission::Operation;
     use crate::admission::testing::{ask, cluster, pod, request};
+    use crate::api::by_gvk;
+    use crate::api::decode::normalize_with_empties;
     use crate::json;
 
     async fn outcome(spec: Value) -> std::result::Result<Value, String> {
@@ -150,6 +152,22 @@ mod tests {
         );
         let same = outcome(json!({"runtimeClassName": "rc", "overhead": {"cpu": "0.1"}})).await;
         assert!(same.is_ok());
+    }
+
+    #[tokio::test]
+    async fn an_empty_overhead_needs_a_class_that_defines_one() {
+        let defines = json!({"metadata": {"name": "rc"}, "overhead": {"podFixed": {"cpu": "100m"}}});
+        let plugin = RuntimeClass::new(cluster(&[("node.k8s.io", "runtimeclasses", vec![defines])]));
+        let definition = by_gvk("", "v1", "Pod").unwrap();
+        for (class, is_refused) in [(Value::Null, true), ("rc".into(), false)] {
+            let mut object = pod(json!({"runtimeClassName": (class), "overhead": {}}));
+            let (_, empties) = normalize_with_empties(definition, &mut object).unwrap();
+            let request = Attributes {
+                empties,
+                ..request(Operation::Create, "", "pods", "p")
+            };
+            assert_eq!(ask(&plugin, &request, &object).await.is_err(), is_refused);
+        }
     }
 
     #[tokio::test]

@@ -180,6 +180,7 @@ impl Mutator {
         }
         let mut mutated = false;
         for place in 0..policy.mutations.len() {
+            // DELETE and CONNECT have no object to change.
             if versioned.object().is_null() {
                 break;
             }
@@ -252,6 +253,7 @@ impl Mutator {
         let labels = ConditionLabels {
             name: &policy.name,
             kind: "policy",
+            // Upstream's label, although the policy mutates.
             step: "validate",
             operation: self.attributes.operation.as_str(),
         };
@@ -338,6 +340,7 @@ fn error_type(e: &MutationError) -> &'static str {
 impl Invocation {
     /// Identifies the invocation between the rounds.
     fn key(&self) -> String {
+        // With the parameter object, since a policy is invoked once for each.
         let (namespace, name) = (self.params.namespace(), self.params.name());
         format!("{}/{}/{namespace}/{name}", self.policy.common.name, self.binding.name)
     }

@@ -73,6 +73,7 @@ pub(super) struct NotReady;
 impl<P: StoredPolicy> Feeds<P> {
     /// Runs until dropped.
     pub(crate) async fn run(self) {
+        // Neither ends by itself.
         tokio::join!(self.0.run(), self.1.run());
     }
 }
@@ -101,6 +102,7 @@ impl Tracked {
         let policy = binding.policy.as_str();
         if let Some(bindings) = self.bindings.get_mut(policy) {
             bindings.remove(binding.name.as_str());
+            // Bindings may name any policy, so an entry without bindings must not stay.
             if bindings.is_empty() {
                 self.bindings.remove(policy);
             }

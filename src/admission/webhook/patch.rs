@@ -35,6 +35,7 @@ pub(super) async fn apply(
     let decoded = JsonPatch::decode(&answer.patch, Decoding::Lenient);
     let patch = decoded
         .map_err(|s| Failure::unusable(format!("received undecodable patch in webhook response: {}", s.message)))?;
+    // Without operations nothing is modified, so there need not be an object.
     if patch.is_empty() {
         return Ok(None);
     }

@@ -33,7 +33,7 @@ pub(crate) struct Review<'a> {
     pub old_object: &'a [u8],
 }
 
-/// An acceptable answer.
+/// A response that has passed all checks.
 #[derive(Debug, Default, PartialEq)]
 pub struct ReviewResponse {
     /// Whether the webhook admits the write.
@@ -198,6 +198,7 @@ impl Review<'_> {
         request.insert("dryRun", attributes.dry_run);
         request.insert("options", Value::clone(&attributes.options));
 
+        // A kilobyte for the rest of the request.
         let mut out = Vec::with_capacity(1024 + self.object.len() + self.old_object.len());
         out.extend_from_slice(
             format!(

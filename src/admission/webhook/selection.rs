@@ -22,6 +22,7 @@ pub(super) struct Selection<'a> {
     /// `admit` or `validating`.
     step: &'static str,
     matcher: Matcher<'a>,
+    // Shared, so that a check of several webhooks is decided once.
     checks: Arc<Checks>,
     /// The inputs of conditions, by the version of the object.
     inputs: Vec<(ServedKind, Inputs)>,

@@ -47,6 +47,7 @@ impl Stats {
                 let since = failing.take().map_or_else(time::now, |(since, _)| since);
                 Some((since, why.chars().take(TEXT).collect()))
             }
+            // A refusal is an answer, so the webhook works.
             _ => None,
         };
     }

@@ -21,6 +21,7 @@ pub(super) async fn dispatch(
     object: &Value,
 ) -> Result<()> {
     let mut selection = Selection::new(calls, attributes, "validating");
+    // Encoded once per version, however many webhooks see it.
     let mut versions: Vec<(ServedKind, Encoded)> = Vec::new();
     // Webhooks with the index of their version in `versions`.
     let mut matching = Vec::new();

@@ -67,7 +67,6 @@ impl IpFamily {
         }
     }
 
-    /// The opposite family.
     pub(crate) fn other(self) -> Self {
         match self {
             Self::V4 => Self::V6,

@@ -20,13 +20,16 @@ use super::super::strategies::service::addresses::{
     ALLOCATOR, FAMILY_LABEL, MANAGED_BY_LABEL, belongs_to, delete_record, ip_address_for,
 };
 use super::{MANAGER, change, create_if_missing, find, report};
+use crate::apimachinery::apply::{ApplyRequest, Writer};
 use crate::apimachinery::object::ObjectView;
-use crate::apimachinery::status::Result;
+use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::time;
 use crate::apimachinery::validation::parse_ip;
 use crate::apimachinery::value::Value;
 use crate::client::Informer;
 use crate::controlplane::fields::strings;
+use crate::registry::WriteOptions;
+use crate::registry::schema::reset_set;
 use crate::registry::strategy::Context;
 use crate::storage::Entry;
 use crate::tasks::TaskGroup;
@@ -80,30 +83,43 @@ async fn default_range(plane: &ControlPlane) -> Result<()> {
         }
         change(store, &live, MANAGER, |v| v.set(&["spec", "cidrs"], cidrs.clone())).await?;
     }
-    // A Ready condition set by someone else is kept, even if it is false.
-    if super::super::columns::cells::condition(&live, "Ready").is_none() {
+    // A Ready condition set by someone else is kept, even if it is false. Deletion is the controller manager's.
+    let condition = super::super::columns::cells::condition(&live, "Ready");
+    if condition.is_none_or(|c| c.str_at(&["status"]) == "Unknown") && !live.is_being_deleted() {
         return ready(plane).await;
     }
     Ok(())
 }
 
+/// Applies the condition `Ready`, without the `reason` that upstream leaves out and therefore does not own.
 async fn ready(plane: &ControlPlane) -> Result<()> {
-    let condition = crate::json!({
-        "type": "Ready", "status": "True", "reason": "", "message": READY_MESSAGE, "lastTransitionTime": (time::now()),
-    });
-    let options = crate::registry::WriteOptions {
-        manager: Some(STATUS_MANAGER.to_owned()),
-        subresource: "status".to_owned(),
-        ..Default::default()
-    };
     let store = plane.store(NETWORKING, "servicecidrs");
-    let gr = store.resource().group_resource();
-    let mut transform = |live: Option<&Value>| {
-        let mut new = live
-            .ok_or_else(|| crate::apimachinery::status::Status::not_found(&gr, DEFAULT))?
-            .clone();
-        new.set(&["status", "conditions"], vec![condition.clone()]);
-        Ok(new)
+    let resource = store.resource();
+    let now = time::now();
+    let api_version = resource.gvk().api_version();
+    let patch = crate::json!({
+        "apiVersion": (api_version.as_str()), "kind": "ServiceCIDR", "metadata": {"name": DEFAULT},
+        "status": {"conditions": [{
+            "type": "Ready", "status": "True", "message": READY_MESSAGE, "lastTransitionTime": (now.as_str()),
+        }]},
+    });
+    let request = ApplyRequest {
+        writer: Writer {
+            manager: STATUS_MANAGER,
+            subresource: "status",
+            now: &now,
+            api_version: &api_version,
+        },
+        force: true,
+        reset: &reset_set(resource.strategy.reset_fields("status")),
+    };
+    let mut transform = |live: Option<&Value>| match live {
+        Some(_) => resource.schema.apply(live, patch.clone(), &request),
+        None => Err(Status::not_found(&resource.group_resource(), DEFAULT)),
+    };
+    let options = WriteOptions {
+        subresource: "status".to_owned(),
+        ..WriteOptions::default()
     };
     store
         .update(&Context::system(""), DEFAULT, &mut transform, false, &options)
@@ -143,7 +159,7 @@ async fn apply_listed(plane: &ControlPlane, cidrs: &[Value], listed: &[Arc<Entry
     }
     plane.allocators.apply_service_cidrs(cidrs, &known);
     // The informer may have released an address after the list and before it was marked here; it would stay
-    // allocated. What is deleted after this second list, the informer releases after the marks.
+    // allocated. The informer releases an address that is deleted after this second list.
     let current = plane.store(NETWORKING, "ipaddresses").list_entries("").await?;
     let current: HashMap<&str, &Arc<Entry>> = current.iter().map(|e| (&*e.key, e)).collect();
     for entry in listed {
@@ -384,6 +400,17 @@ mod tests {
             (condition.str_at(&["status"]), condition.str_at(&["message"])),
             ("True", READY_MESSAGE)
         );
+        assert_eq!(condition.get("reason"), &"".into(), "always encoded");
+        let entries = cidr.at(&["metadata", "managedFields"]).items();
+        let applied = entries.iter().find(|e| e.str_at(&["subresource"]) == "status");
+        let applied = applied.unwrap();
+        assert_eq!(
+            (applied.str_at(&["operation"]), applied.str_at(&["manager"])),
+            ("Apply", STATUS_MANAGER)
+        );
+        let owned = applied.at(&["fieldsV1", "f:status", "f:conditions", "k:{\"type\":\"Ready\"}"]);
+        let owned: Vec<&str> = owned.as_object().unwrap().keys().collect();
+        assert_eq!(owned, [".", "f:lastTransitionTime", "f:message", "f:status", "f:type"]);
     }
 
     #[tokio::test]

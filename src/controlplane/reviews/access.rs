@@ -11,6 +11,7 @@ use crate::apimachinery::validation::objects::{validate_field_requirement, valid
 use crate::apimachinery::value::{Map, Value};
 use crate::authz::{Attributes, Decision};
 use crate::controlplane::fields::strings;
+use crate::controlplane::validation::go_form;
 use crate::registry::resource::CreateHandler;
 use crate::registry::strategy::Context;
 use crate::request::UserInfo;
@@ -159,57 +160,10 @@ fn metadata(out: &mut ErrorList, v: &Value, scope: Scope) {
         };
         out.push(FieldError::invalid_raw(
             &FieldPath::new("metadata"),
-            in_go_order(meta),
+            go_form::object_meta(meta),
             why,
         ));
     }
-}
-
-/// Marshals object metadata with its members in the field order of Go's `ObjectMeta`.
-fn in_go_order(meta: &Value) -> String {
-    const META: &[&str] = &[
-        "name",
-        "generateName",
-        "namespace",
-        "selfLink",
-        "uid",
-        "resourceVersion",
-        "generation",
-        "creationTimestamp",
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-        "labels",
-        "annotations",
-        "ownerReferences",
-        "finalizers",
-    ];
-    const ENTRY: &[&str] = &[
-        "manager",
-        "operation",
-        "apiVersion",
-        "time",
-        "fieldsType",
-        "fieldsV1",
-        "subresource",
-    ];
-    let members = |v: &Value, order: &[&str]| -> Vec<String> {
-        order
-            .iter()
-            .filter(|k| !v.get(k).is_null())
-            .map(|k| format!("{}:{}", quote(k), json::to_string(v.get(k))))
-            .collect()
-    };
-    let mut all = members(meta, META);
-    let entries: Vec<String> = meta
-        .get("managedFields")
-        .items()
-        .iter()
-        .map(|e| format!("{{{}}}", members(e, ENTRY).join(",")))
-        .collect();
-    if !entries.is_empty() {
-        all.push(format!("\"managedFields\":[{}]", entries.join(",")));
-    }
-    format!("{{{}}}", all.join(","))
 }
 
 fn subject(spec: &Value) -> UserInfo {

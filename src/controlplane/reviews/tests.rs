@@ -84,7 +84,7 @@ async fn token_reviews_match_upstream() {
 }
 
 #[tokio::test]
-async fn a_token_review_keeps_what_it_does_not_set_of_a_status() {
+async fn a_token_review_keeps_status_fields_it_does_not_set() {
     let own = "https://kubernetes.default.svc";
     let sent =
         json!({"authenticated": true, "error": "e", "audiences": ["a"], "user": {"uid": "u", "extra": {"k": ["v"]}}});
@@ -153,10 +153,11 @@ async fn access_reviews_match_upstream() {
         access(none(), with(both)).await.unwrap_err(),
         ".authorization.k8s.io \"\" is invalid: spec.resourceAttributes.labelSelector.rawSelector: Invalid value: \"a=b\": may not specified at the same time as requirements"
     );
-    let meta = json!({"name": "n", "managedFields": [{"manager": "parity", "operation": "Update", "apiVersion": "v1", "time": "t", "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {}}}]});
+    let meta = json!({"name": "n", "ownerReferences": [{"apiVersion": "v1", "controller": true, "kind": "K", "name": "o", "uid": "u"}],
+        "managedFields": [{"manager": "parity", "operation": "Update", "apiVersion": "v1", "time": "t", "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {}}}]});
     assert_eq!(
         access(meta, with(json!({}))).await.unwrap_err(),
-        ".authorization.k8s.io \"\" is invalid: metadata: Invalid value: {\"name\":\"n\",\"managedFields\":[{\"manager\":\"parity\",\"operation\":\"Update\",\"apiVersion\":\"v1\",\"time\":\"t\",\"fieldsType\":\"FieldsV1\",\"fieldsV1\":{\"f:spec\":{}}}]}: must be empty"
+        ".authorization.k8s.io \"\" is invalid: metadata: Invalid value: {\"name\":\"n\",\"ownerReferences\":[{\"apiVersion\":\"v1\",\"kind\":\"K\",\"name\":\"o\",\"uid\":\"u\",\"controller\":true}],\"managedFields\":[{\"manager\":\"parity\",\"operation\":\"Update\",\"apiVersion\":\"v1\",\"time\":\"t\",\"fieldsType\":\"FieldsV1\",\"fieldsV1\":{\"f:spec\":{}}}]}: must be empty"
     );
 }
 

@@ -45,6 +45,8 @@ impl Strategy for Admission {
                 RegistrationKind::Webhooks(_) => &["webhooks"],
                 _ => &[],
             },
+            // Upstream's handler of the status passes on that an apply may create.
+            created_by_status: self.has_status(),
             ..Rules::DEFAULT
         }
     }

@@ -20,7 +20,7 @@ pub(crate) fn bump_generation(new: &mut Value, old: &Value, members: &[&str]) {
 
 /// Restores everything but `status` and `metadata` from the stored object, for a status update.
 pub(crate) fn keep_all_but_status(new: &mut Value, old: &Value) {
-    // Of both objects, so that members which only the update has disappear. Collected, because `restore`
+    // Members of both objects, so that those which only the update has are removed. Collected, because `restore`
     // changes one of them.
     let members: Vec<String> = [&*new, old]
         .into_iter()

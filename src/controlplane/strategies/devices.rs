@@ -85,7 +85,7 @@ fn drop_disabled(v: &mut Value, old: Option<&Value>) {
     let had_mappings = devices
         .iter()
         .any(|d| !d.get("nodeAllocatableResourceMappings").is_empty_value());
-    // What is stored has no empty lists; validation may have added those of the body.
+    // Stored objects have no empty lists; validation may have added those of the body.
     let is_full = |a: &Value| LISTS.iter().any(|k| !a.get(k).is_empty_value());
     let had_lists = old.is_some_and(|old| any_attribute(old, is_full));
     for device in elements_mut(v, &["spec", "devices"]) {

@@ -1,5 +1,6 @@
 //! Strategies of the kinds of networking.k8s.io and policy.
 
+use super::common::reset_meta;
 use super::declarative::{BASE, DeclarativeStrategy, WITH_SPEC_AND_STATUS};
 use crate::apimachinery::object::ObjectView;
 use crate::controlplane::defaults::network as defaults;
@@ -56,7 +57,7 @@ pub(crate) const SERVICE_CIDR: DeclarativeStrategy = DeclarativeStrategy {
     validate_update: Some(check::service_cidr_update),
     // Upstream keeps no generation for this kind.
     generation: &[],
-    status_preserved_metadata: &["labels", "annotations", "finalizers", "ownerReferences"],
+    prepare_status_update: reset_meta,
     status_reset_fields: &["spec", "metadata"],
     ..WITH_SPEC_AND_STATUS
 };

@@ -6,11 +6,18 @@ use crate::apimachinery::object::restore;
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::set_default;
 use crate::controlplane::validation;
-use crate::registry::strategy::{Strategy, reset_spec_or_status};
+use crate::registry::strategy::{Rules, Strategy, reset_spec_or_status};
 
 pub(crate) struct Node;
 
 impl Strategy for Node {
+    fn rules(&self) -> Rules {
+        Rules {
+            defaults_prevented_by_empties: &["status.allocatable"],
+            ..Rules::DEFAULT
+        }
+    }
+
     fn default(&self, object: &mut Value) {
         // `podCIDR` mirrors the first of `podCIDRs`; if they disagree, `podCIDR` wins.
         let single = object.at(&["spec", "podCIDR"]).clone();

@@ -187,7 +187,7 @@ impl Strategy for Pod {
             "" => &["status"],
             "status" => &["spec", "metadata.deletionTimestamp", "metadata.ownerReferences"],
             // Upstream defines reset fields for `resize` and `ephemeralcontainers` but does not use them: a
-            // label that a resize drops is owned all the same.
+            // label that a resize drops is owned nevertheless.
             _ => &[],
         }
     }
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_update_changes_neither_the_deletion_nor_what_is_disabled() {
+    fn a_status_update_keeps_deletion_and_disabled_fields() {
         let old =
             json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}, "status": {"qosClass": "Burstable"}});
         let mut new = json!({"metadata": {"deletionTimestamp": "2030-01-01T00:00:00Z"},

@@ -18,7 +18,6 @@ use async_trait::async_trait;
 pub(crate) struct Role {
     /// True for the namespaced kind.
     pub namespaced: bool,
-    /// Prevents privilege escalation.
     pub guard: EscalationGuard,
 }
 
@@ -49,7 +48,6 @@ impl SideEffects for Role {
 pub(crate) struct RoleBinding {
     /// True for the namespaced kind.
     pub namespaced: bool,
-    /// Prevents privilege escalation.
     pub guard: EscalationGuard,
 }
 

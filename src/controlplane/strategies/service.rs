@@ -6,7 +6,7 @@
 //!
 //! Allocations are kept in memory ([`ServiceAllocators`]), loaded from the stored Services at start-up
 //! ([`ServiceAllocators::mark_stored_allocations`]). Each has an owner, `namespace/name`, so releasing
-//! another Service's number is a no-op. What counts between gateways is in the store: cluster IPs are
+//! another Service's number is a no-op. The store is authoritative between gateways: cluster IPs are
 //! recorded as IPAddress objects ([`addresses`]), node ports in a bitmap ([`node_ports`]). Cluster IPs come
 //! from the ranges of the flags and of ServiceCIDR objects ([`ranges`]).
 

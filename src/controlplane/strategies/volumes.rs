@@ -1,6 +1,7 @@
 //! Strategies of volumes, claims, limit ranges, quotas and the kinds of storage.k8s.io, as
 //! [`DeclarativeStrategy`] constants.
 
+use super::common::reset_meta;
 use super::declarative::{BASE, DeclarativeStrategy, WITH_SPEC_AND_STATUS};
 use crate::apimachinery::object::{ObjectView, restore};
 use crate::apimachinery::value::Value;
@@ -175,7 +176,7 @@ pub(crate) const VOLUME_ATTACHMENT: DeclarativeStrategy = DeclarativeStrategy {
     validate_status: storage::volume_attachment_update,
     generation: &[],
     status: Some(|| json!({"attached": false})),
-    status_preserved_metadata: &["labels", "annotations", "finalizers", "ownerReferences"],
+    prepare_status_update: reset_meta,
     status_reset_fields: &["spec", "metadata"],
     ..WITH_SPEC_AND_STATUS
 };
@@ -195,6 +196,18 @@ mod tests {
         let sent = named.clone();
         Strategy::default(&VOLUME_ATTACHMENT, &mut named);
         assert_eq!(named, sent);
+    }
+
+    #[test]
+    fn the_status_of_an_attachment_or_a_service_cidr_marks_nothing_for_deletion() {
+        for strategy in [VOLUME_ATTACHMENT, super::super::network::SERVICE_CIDR] {
+            let old = json!({"metadata": {"name": "a", "labels": {"x": "1"}}, "spec": {}});
+            let mut new = json!({"metadata": {"name": "a", "labels": {"x": "2"}, "deletionTimestamp": "2030-01-01T00:00:00Z"},
+                "spec": {}, "status": {"attached": true}});
+            Strategy::prepare_status_update(&strategy, &mut new, &old);
+            let metadata = json!({"name": "a", "labels": {"x": "1"}});
+            assert_eq!(new.get("metadata"), &metadata);
+        }
     }
 
     #[test]

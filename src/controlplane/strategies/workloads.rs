@@ -71,6 +71,8 @@ pub(crate) const REPLICATION_CONTROLLER: DeclarativeStrategy = DeclarativeStrate
         garbage_collection: GarbageCollection::Orphan,
         ..Rules::named(NameRule::Declared)
     },
+    // As for Jobs.
+    prepare_status_update: |new, _| defaults::replication_controller(new),
     validate_status: check::replicas_status,
     warn: |new, old| {
         // An upstream quirk: on update, warnings are about the old template.
@@ -223,6 +225,9 @@ pub(crate) const CONTROLLER_REVISION: DeclarativeStrategy = DeclarativeStrategy 
 pub(crate) const JOB: DeclarativeStrategy = DeclarativeStrategy {
     default: defaults::job,
     prepare_create: generate_selector,
+    // The template is not taken from the body, so that the labels which the body leaves out are defaulted only when the
+    // object is read.
+    prepare_status_update: |new, _| defaults::job_labels(new),
     validate: validation::job::create,
     validate_update: Some(validation::job::update),
     validate_status: validation::job::status,
@@ -318,6 +323,19 @@ mod tests {
         let mut v = json!({"metadata": {"name": "a"}, "spec": {"template": {"metadata": {"labels": {"a": "b"}}}}});
         JOB.default(&mut v);
         assert_eq!(v.at(&["metadata", "labels"]), &json!({"a": "b"}));
+    }
+
+    #[test]
+    fn a_status_without_labels_leaves_those_of_the_template() {
+        for strategy in [JOB, REPLICATION_CONTROLLER] {
+            let template = json!({"metadata": {"labels": {"a": "b"}}});
+            let mut old = json!({"metadata": {"name": "a"}, "spec": {"template": (template)}});
+            strategy.default(&mut old);
+            let mut new = json!({"metadata": {"name": "a"}, "status": {}});
+            strategy.default(&mut new);
+            strategy.prepare_status_update(&mut new, &old);
+            assert_eq!(new.at(&["metadata", "labels"]), &json!({"a": "b"}));
+        }
     }
 
     #[test]

@@ -68,7 +68,7 @@ async fn gateways_on_one_store_never_hand_out_a_node_port_twice() {
     });
     let ports: std::collections::BTreeSet<i64> = futures_util::future::join_all(creates).await.into_iter().collect();
     assert_eq!(ports.len(), 160);
-    // What one gateway holds, the other refuses, until it is deleted through either.
+    // A port that one gateway allocated is refused by the other, until its Service is deleted through either.
     let taken = *ports.first().unwrap();
     let name = |plane: &ControlPlane| {
         let (cx, store) = (cx.clone(), plane.store("", "services").clone());

@@ -1,6 +1,7 @@
-//! What the empty lists and maps of a body do, although they are not stored.
+//! Effects of the empty lists and maps of a body, although they are not stored.
 
 use super::*;
+use crate::registry::write::WriteOptions;
 
 #[tokio::test]
 async fn validation_sees_empty_lists_of_the_body() {
@@ -134,4 +135,37 @@ async fn empty_lists_change_the_generation_of_kinds_that_compare_go_memory() {
         generations(configurations, "", "c", vec![bare, empty]).await,
         [Some(1), Some(2)]
     );
+}
+
+#[tokio::test]
+async fn an_empty_map_keeps_the_default_of_a_node_from_being_owned() {
+    let r = running();
+    let (store, owned) = (r.plane.store("", "nodes"), |node: &Value| {
+        let entries = node.at(&["metadata", "managedFields"]).items();
+        let entry = entries.iter().find(|e| e.str_at(&["subresource"]) == "status");
+        entry.is_some_and(|e| !e.at(&["fieldsV1", "f:status", "f:allocatable"]).is_null())
+    });
+    for (name, allocatable, is_owned) in [("left-out", None, true), ("empty", Some(json!({})), false)] {
+        // Internal writes are not tracked, nor are updates of objects without managed fields, hence the label.
+        let metadata = json!({"name": name, "labels": {"a": "b"}});
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": metadata});
+        let kubelet = |subresource| WriteOptions {
+            manager: Some("kubelet".to_owned()),
+            ..WriteOptions::internal(subresource)
+        };
+        let created = store.create(&Context::system(""), node, &kubelet("")).await;
+        let mut body = created.unwrap().to_value();
+        body.set(&["status", "capacity"], json!({"cpu": "1"}));
+        if let Some(allocatable) = allocatable {
+            body.set(&["status", "allocatable"], allocatable);
+        }
+        let cx = Context::system("");
+        let decoded = store.resource().schema.normalize_with_empties(&mut body);
+        cx.empties.set(decoded.unwrap().1);
+        let status = kubelet("status");
+        let updated = store.update(&cx, name, &mut |_| Ok(body.clone()), false, &status).await;
+        let updated = updated.unwrap().object.to_value();
+        assert_eq!(updated.at(&["status", "allocatable"]), &json!({"cpu": "1"}));
+        assert_eq!(owned(&updated), is_owned, "{name}");
+    }
 }

@@ -157,3 +157,29 @@ fn the_subresources_without_a_table_are_those_of_upstream() {
         ]
     );
 }
+
+#[tokio::test]
+async fn only_the_status_of_policies_creates_an_object_that_is_applied() {
+    let r = running();
+    let policies = r
+        .plane
+        .store("admissionregistration.k8s.io", "validatingadmissionpolicies");
+    let policy = json!({"metadata": {"name": "p"}, "spec": {
+        "matchConstraints": {"resourceRules": [
+            {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}]},
+        "validations": [{"expression": "true"}]}, "status": {"observedGeneration": 1}});
+    let options = WriteOptions::internal("status");
+    let applied = async |store: &Arc<Store>, upsert: bool| {
+        let mut transform = |live: Option<&Value>| Ok(live.unwrap_or(&policy).clone());
+        let cx = Context::system("");
+        let updated = store.update(&cx, "p", &mut transform, upsert, &options).await;
+        updated.map(|updated| updated.object.to_value())
+    };
+    assert_eq!(applied(policies, false).await.unwrap_err().code, 404);
+    let created = applied(policies, true).await.unwrap();
+    // As a create does.
+    assert_eq!(created.at(&["metadata", "generation"]), &1i64.into());
+    assert!(created.at(&["status"]).is_empty_value());
+    let schemas = r.plane.store("flowcontrol.apiserver.k8s.io", "flowschemas");
+    assert_eq!(applied(schemas, true).await.unwrap_err().code, 404);
+}

@@ -75,7 +75,7 @@ const KEYS: &[&str] = &[
     "ingressclass.kubernetes.io/is-default-class",
 ];
 
-/// xorshift64*
+/// The generator xorshift64*.
 struct Random {
     state: u64,
     /// Remaining number of values to generate.

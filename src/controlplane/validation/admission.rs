@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn an_update_tolerates_what_is_stored() {
+    fn an_update_tolerates_stored_errors() {
         let hook = json!({"name": "a.b.c", "clientConfig": {"url": "https://127.0.0.1:1/hook"},
             "sideEffects": "Some", "admissionReviewVersions": ["v9"],
             "matchConditions": [{"name": "a", "expression": "1"}],
@@ -259,7 +259,7 @@ mod tests {
         old.set(&["webhooks"], vec![hook.clone(), hook]);
         assert_eq!(webhooks(&old, None, false).len(), 9);
         assert_eq!(aggregate(&webhooks(&old, Some(&old), false)), "[]");
-        // What is new is refused if the stored object is valid, and match conditions also if they changed.
+        // New errors are refused if the stored object is valid, and match conditions also if they changed.
         let mut valid = old.clone();
         let good = json!({"name": "d.e.f", "clientConfig": {"url": "https://127.0.0.1:1/hook"},
             "sideEffects": "None", "admissionReviewVersions": ["v1"]});

@@ -6,7 +6,7 @@ use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{invalid_each, required_choice};
 use crate::proxy::target;
 
-/// What is wrong with the name, which consists of version and group.
+/// The errors of the name, which consists of version and group.
 pub(crate) fn name(v: &Value, name: &str) -> Vec<String> {
     let spec = v.get("spec");
     let expected = format!("{}.{}", spec.str_at(&["version"]), spec.str_at(&["group"]));

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_is_no_amount_counts_as_zero() {
+    fn unparsable_amounts_count_as_zero() {
         for zero in [
             json!(0),
             json!("0%"),

@@ -9,7 +9,7 @@ use crate::apimachinery::validation::{dns1123_subdomain, name_is_dns_subdomain, 
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::{IMMUTABLE, invalid_each, same};
 
-/// Of events.k8s.io/v1. Checked here, because it comes between other fields.
+/// The metadata rules of events.k8s.io/v1. Checked here, because upstream checks them between other fields.
 const METADATA: MetaRules = MetaRules {
     namespaced: true,
     name: name_is_dns_subdomain,

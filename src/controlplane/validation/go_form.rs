@@ -38,6 +38,8 @@ pub(super) enum Printing {
     Ptr(&'static [Field]),
     /// A struct by value; printed with zero fields if absent.
     Struct(&'static [Field]),
+    /// A pointer to a struct in which Go embeds object metadata before these fields; `null` if absent.
+    Template(&'static [Field]),
     /// A list of structs; `null` if absent.
     List(&'static [Field]),
 }
@@ -118,15 +120,17 @@ fn any(v: &Value, budget: &mut PrintBudget) -> Tree {
 }
 
 fn tree(v: &Value, fields: &[Field], budget: &mut PrintBudget) -> Tree {
-    Tree::Object(
-        fields
-            .iter()
-            // Only shared API types inside internal ones have `omitempty`; internal fields are always
-            // printed.
-            .filter(|(_, key, kind)| !kind.omits(v.get(key)))
-            .map(|(go, key, kind)| ((*go).to_owned(), member(v.get(key), *kind, budget)))
-            .collect(),
-    )
+    Tree::Object(members(v, fields, budget))
+}
+
+fn members(v: &Value, fields: &[Field], budget: &mut PrintBudget) -> Vec<(String, Tree)> {
+    fields
+        .iter()
+        // Only shared API types inside internal ones have `omitempty`; internal fields are always
+        // printed.
+        .filter(|(_, key, kind)| !kind.omits(v.get(key)))
+        .map(|(go, key, kind)| ((*go).to_owned(), member(v.get(key), *kind, budget)))
+        .collect()
 }
 
 fn member(v: &Value, kind: Printing, budget: &mut PrintBudget) -> Tree {
@@ -141,6 +145,11 @@ fn member(v: &Value, kind: Printing, budget: &mut PrintBudget) -> Tree {
         (Printing::Struct(fields), _) | (Printing::Ptr(fields), false) => tree(v, fields, budget),
         (Printing::List(fields) | Printing::OmitEmptyList(fields), false) => {
             budget.list(v.items(), |x, budget| tree(x, fields, budget))
+        }
+        (Printing::Template(fields), false) => {
+            let mut all = members(v.get("metadata"), META, budget);
+            all.extend(members(v, fields, budget));
+            Tree::Object(all)
         }
         // After the kinds that have a zero value other than null.
         (_, true) => nil(),
@@ -218,6 +227,11 @@ pub(super) fn compact(v: &Value, fields: &[Field]) -> String {
     tree(v, fields, &mut PrintBudget(PrintBudget::LINE)).compact()
 }
 
+/// Prints `metav1.ObjectMeta` on one line.
+pub(in crate::controlplane) fn object_meta(v: &Value) -> String {
+    compact(v, META)
+}
+
 /// Prints a label selector, whose type in Go is the same in all versions; `null` if absent.
 pub(super) fn selector(v: &Value) -> String {
     match v {
@@ -288,6 +302,17 @@ mod tests {
         );
         let spec = template(&Value::Null, &Value::Null, &[("X", "x", Printing::Int)]);
         assert_eq!(spec, r#"{"Spec":{"X":0}}"#);
+    }
+
+    #[test]
+    fn templates_of_claims_print_their_metadata_among_their_own_fields() {
+        let with = |ephemeral: Value| compact(&json!({"volumes": [{"ephemeral": (ephemeral)}]}), POD_SPEC);
+        let none = with(json!({}));
+        assert!(none.contains(r#""Ephemeral":{"VolumeClaimTemplate":null},"#), "{none}");
+        let full =
+            with(json!({"volumeClaimTemplate": {"metadata": {"labels": {"a": "b"}}, "spec": {"volumeName": "v"}}}));
+        let want = r#""Ephemeral":{"VolumeClaimTemplate":{"labels":{"a":"b"},"Spec":{"AccessModes":null,"Selector":null,"Resources":{"Limits":null,"Requests":null},"VolumeName":"v","#;
+        assert!(full.contains(want), "{full}");
     }
 
     #[test]

@@ -87,7 +87,7 @@ fn topologies(out: &mut ErrorList, terms: &[Value]) {
     for (i, term) in terms.iter().enumerate() {
         checkpoint();
         let at = path.index(i).child("matchLabelExpressions");
-        // Of several requirements with one key, the last one wins.
+        // If several requirements have the same key, the last one wins.
         let mut places: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for (j, e) in term.get("matchLabelExpressions").items().iter().enumerate() {
             let (at, key) = (at.index(j), e.str_at(&["key"]));

@@ -32,8 +32,8 @@ pub(super) const ANNOTATIONS: [&str; 6] = [
     "autoscaling.alpha.kubernetes.io/scale-down-tolerance",
 ];
 
-/// Removes the annotations that represent v2 fields in v1. What a client wrote under their names in v2 must not
-/// reach clients of v1, which would send it back as fields.
+/// Removes the annotations that represent v2 fields in v1. Annotations that a v2 client wrote under these names
+/// must not reach clients of v1, which would send them back as fields.
 pub(crate) fn drop_round_trip_annotations(hpa: &mut Value) {
     let Some(all) = hpa.at_mut(&["metadata", "annotations"]).and_then(Value::as_object_mut) else {
         return;

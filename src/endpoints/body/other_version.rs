@@ -11,7 +11,7 @@ use crate::apimachinery::value::{Map, Value};
 
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
-/// What strict decoding finds in a document of another version.
+/// The result of strictly decoding a document of another version.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct OtherVersion {
     pub given: GroupVersionKind,
@@ -47,8 +47,8 @@ pub(crate) fn other_version(bytes: &[u8], body_type: BodyType, expected: &GroupV
     })
 }
 
-/// The unknown fields of a document that upstream decodes into its internal type of the kind. Of the members of a
-/// document, that type has only those of its embedded structs, because its other fields have no names in JSON.
+/// The unknown fields of a document that upstream decodes into its internal type of the kind. That type
+/// knows only the members of its embedded structs, because its other fields have no names in JSON.
 pub(crate) fn unknown_to_internal(document: &Value) -> Vec<String> {
     let metadata = api::by_name(OBJECT_META);
     let is_embedded =

@@ -15,6 +15,8 @@ use crate::apimachinery::value::Value;
 pub(super) enum Mismatch {
     Unrecognized(TypeMetaError),
     NoKind,
+    /// The version is missing behind the slash of a group that is not the expected one.
+    NoVersion(GroupVersionKind),
     /// Another kind or version than the expected one.
     Kind(GroupVersionKind),
 }
@@ -38,14 +40,14 @@ pub(crate) enum TypeMetaError {
     Version(String),
 }
 
-/// Upstream's message for a JSON object without a kind, where the kind has no default.
-pub(crate) fn no_kind(json: &[u8]) -> String {
-    format!("Object 'Kind' is missing in '{}'", String::from_utf8_lossy(json))
+/// Upstream's message for a document without a kind, where the kind has no default.
+pub(crate) fn no_kind(document: &str) -> String {
+    format!("Object 'Kind' is missing in '{document}'")
 }
 
 /// Upstream's message for an `apiVersion` that is a group and a slash without a version.
-pub(crate) fn no_version(json: &[u8]) -> String {
-    format!("Object 'apiVersion' is missing in '{}'", String::from_utf8_lossy(json))
+pub(crate) fn no_version(document: &str) -> String {
+    format!("Object 'apiVersion' is missing in '{document}'")
 }
 
 /// Whether an `apiVersion` without a version leaves it to the endpoint: a slash alone, or the endpoint's group with one.
@@ -79,7 +81,11 @@ pub(super) fn check_kind(value: &mut Value, expected: &GroupVersionKind) -> std:
     let version = version.filter(|given| !is_versionless(given, expected));
     let version = version.unwrap_or_else(|| expected.group_version());
     if kind != expected.kind.as_str() || version != expected.group_version() {
-        return Err(Mismatch::Kind(version.with_kind(kind)));
+        let given = version.with_kind(kind);
+        return Err(match given.version.is_empty() {
+            true => Mismatch::NoVersion(given),
+            false => Mismatch::Kind(given),
+        });
     }
     let map = value.make_object();
     map.insert("apiVersion", expected.api_version());

@@ -112,7 +112,7 @@ impl AggregatedDiscovery {
         }
         // Rendered under the lock, so that a concurrent change cannot be overwritten by an outdated document.
         let parts = self.lock();
-        // Of requests that come together after a change, the first renders and the others find its document.
+        // After a change, the first of several concurrent requests renders, and the others find its document.
         if let Some(r) = self.rendered.load_full() {
             return r;
         }

@@ -68,7 +68,7 @@ impl CachedDocument {
         let mut sum = digest::Context::new(&digest::SHA512);
         let mut packer = Packer::new();
         let mut sink = |piece: &[u8]| {
-            // Of the JSON: the compressed bytes may differ between versions of the library.
+            // The hash is of the JSON: the compressed bytes may differ between versions of the library.
             sum.update(piece);
             packer.add(piece);
         };

@@ -261,7 +261,7 @@ fn standard(root: &str, row: &Resource) -> Vec<Candidate> {
         on_item(Verbs::DELETE, "delete", "delete", deletes),
     ];
     if row.namespaced {
-        // Of the verbs on collections upstream registers only this one for all namespaces.
+        // This is the only verb on collections that upstream registers for all namespaces.
         all.push(Candidate {
             needs: Verbs::LIST,
             path: format!("{root}/{plural}"),

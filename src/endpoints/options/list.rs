@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_mistakes_the_one_that_upstream_reads_first_is_reported() {
+    fn the_first_invalid_option_in_upstreams_order_is_reported() {
         let resource = row("configmaps", "ConfigMap", "configmap", true, Arc::new(Plain));
         let refused = |query: &str| ListQuery::parse(&Query::parse(query), &resource, false).expect_err("refused");
         let integer = |text: &str| format!("strconv.ParseInt: parsing \"{text}\": invalid syntax");
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_selectors_have_one_identity_and_others_another() {
+    fn selectors_have_the_same_identity_exactly_if_they_are_equal() {
         let [one, other] = [(); 2].map(|()| colored(Arc::new(|_: &Value| Vec::new())));
         let identity = |resource: &Resource, query: &str| {
             let query = ListQuery::parse(&Query::parse(query), resource, true).expect("valid selectors");

@@ -46,7 +46,7 @@ impl WriteQuery {
         let force = query.flag("force").filter(|_| kind == "PatchOptions");
         let mut errors = ErrorList::new();
         let manager_path = FieldPath::new("fieldManager");
-        // Upstream's `ValidatePatchOptions`: without a manager, nobody would own the applied fields.
+        // Upstream's `ValidatePatchOptions`: without a manager, the applied fields would have no owner.
         if apply && field_manager.is_empty() {
             errors.push(FieldError::required(&manager_path, "is required for apply patch"));
         }

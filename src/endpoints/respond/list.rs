@@ -124,7 +124,7 @@ impl ListResponse<'_> {
         Value::Object(m)
     }
 
-    /// The objects themselves.
+    /// Responds with whole objects.
     fn objects(self, budget: Option<&Arc<Budget>>) -> Result<Response> {
         let (resource, meta, negotiated) = (self.resource, self.meta, self.negotiated);
         if self.is_plain() {

@@ -106,7 +106,7 @@ fn list_metadata(entry: &Entry) -> Map {
     metadata
 }
 
-/// Appends encoded PartialObjectMetadata.
+/// Appends the PartialObjectMetadata of an object in JSON; `version` is that of `meta.k8s.io`.
 pub(crate) fn write_partial(resource: &Resource, entry: &Entry, version: &str, out: &mut Vec<u8>) {
     let stored = entry.json();
     match survey(entry, &stored, &Mask::default()) {

@@ -206,7 +206,7 @@ async fn tables_and_metadata_are_served_on_request() {
 }
 
 #[tokio::test]
-async fn custom_resources_and_lists_are_told_apart_by_their_items() {
+async fn custom_resources_and_lists_are_distinguished_by_their_items() {
     let s = serve().await;
     const CUSTOMS: &str = "/api/v1/namespaces/ns/customs";
     let body = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}"#;

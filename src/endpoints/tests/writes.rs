@@ -295,7 +295,7 @@ async fn directives_count_in_strategic_merge_patches_of_scales() {
 }
 
 #[tokio::test]
-async fn a_custom_resource_without_a_kind_is_refused_in_the_words_of_its_decoder() {
+async fn a_custom_resource_without_a_kind_gets_its_decoders_message() {
     let s = serve().await;
     let body = r#"{"apiVersion":"v1","kind":""}"#;
     for (validation, start) in [

@@ -206,11 +206,7 @@ fn leniently_without_kind(
     let given = version
         .unwrap_or_else(|| expected.group_version())
         .with_kind(&expected.kind);
-    let why = match body_type {
-        body::BodyType::Json => body::no_kind(bytes),
-        // Upstream quotes JSON.
-        _ => body::no_kind(&json::to_vec(&document.value)),
-    };
+    let why = body::no_kind(&body::quoted(bytes, body_type, &document.value));
     Some(body::cannot_be_handled(&given, &expected, &why))
 }
 

@@ -3,8 +3,10 @@
 use super::super::call::Call;
 use super::super::{offload, options::list::min_revision, respond};
 use super::{Reply, VerbResult, memory_to_encode};
-use crate::apimachinery::status::Status;
+use crate::apimachinery::gvk::GroupVersionResource;
+use crate::apimachinery::status::{Result, Status};
 use crate::registry::{ResultObject, SubresourceBehaviour};
+use crate::storage::MinRevision;
 
 pub(crate) async fn get(call: Call) -> VerbResult {
     call.require_name()?;
@@ -22,7 +24,7 @@ pub(crate) async fn get(call: Call) -> VerbResult {
         Some(SubresourceBehaviour::Custom(handler)) => ResultObject::Tree(handler.get(&call.cx, call.name()).await?),
         _ => {
             // `resourceVersion` of a GET is a lower bound: the cache may serve it without asking the store.
-            let min = min_revision(call.query.text("resourceVersion"))?;
+            let min = lower_bound(&call.resource().gvr, call.query.text("resourceVersion"))?;
             ResultObject::Stored(call.store().get(&call.cx.namespace, call.name(), min).await?)
         }
     };
@@ -40,4 +42,29 @@ pub(crate) async fn get(call: Call) -> VerbResult {
         &call.query,
         call.store().budget(),
     )
+}
+
+fn lower_bound(of: &GroupVersionResource, version: &str) -> Result<MinRevision> {
+    min_revision(version).map_err(|e| match (&*of.group, &*of.resource) {
+        // Upstream has no watch cache of events, and its storage words the error like that of a list.
+        ("" | "events.k8s.io", "events") => Status::bad_request(format!("invalid resource version: {e}")),
+        _ => e.into(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_malformed_version_is_the_clients_fault_where_upstream_has_no_cache() {
+        let code = |group: &str, resource: &str| {
+            let of = GroupVersionResource::new(group, "v1", resource);
+            lower_bound(&of, "x").map_err(|e| e.code).err()
+        };
+        assert_eq!(code("", "configmaps"), Some(500));
+        assert_eq!(code("", "events"), Some(400));
+        assert_eq!(code("events.k8s.io", "events"), Some(400));
+        assert_eq!(code("example.com", "events"), Some(500));
+    }
 }

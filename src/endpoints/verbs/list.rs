@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn the_objects_of_a_past_or_future_state_are_not_counted_by_those_of_the_current_one() {
+    fn past_and_future_states_are_not_estimated_from_the_current_one() {
         let of_another = |query: &str| is_of_another_state(&Query::parse(query));
         for query in [
             "resourceVersion=7&resourceVersionMatch=Exact",

@@ -235,11 +235,10 @@ impl Patcher {
         // The registry compares those of custom resources; here they only have to be there.
         if custom {
             if !has_kind {
-                return Err(refused(shown(), body::no_kind(&text)));
+                return Err(refused(shown(), body::no_kind(&String::from_utf8_lossy(&text))));
             }
             if version.is_none() {
-                let why = "Object 'apiVersion' is missing in 'object has no apiVersion field'";
-                return Err(Status::internal(why));
+                return Err(Status::internal(body::no_version("object has no apiVersion field")));
             }
         }
         // Like upstream's decoder, a missing kind defaults to the endpoint's. A missing version selects the
@@ -263,7 +262,7 @@ impl Patcher {
             }
             let document = shown();
             if given.version.is_empty() {
-                let why = body::no_version(document.as_bytes());
+                let why = body::no_version(&document);
                 return Err(refused(document, why));
             }
             // Upstream decodes the document as the kind it claims to be, so errors in its fields take precedence over
@@ -291,7 +290,7 @@ impl Patcher {
         let patch = Value::Object(patch);
         let resource = self.call.resource();
         let definition = self.call.definition().map(PatchSchema::Def);
-        // What upstream's merge leaves of the patch, because it works in place.
+        // The rest of the patch after the merge, because upstream's merge consumes the patch.
         let shown = || match (live, &patch, definition) {
             (Value::Object(live), Value::Object(patch), Some(schema)) => {
                 go_print(&Value::Object(strategic::leftover(live, patch.clone(), schema)))

@@ -235,7 +235,7 @@ impl Reader {
         for (i, entry, flight, index) in boarding.joined {
             let entry = match flight.await {
                 Ok(all) => all[index].clone(),
-                // Another object of that call may be at fault.
+                // Another object of that call may be the cause.
                 Err(_) => {
                     let size = entry.json.len();
                     let mut alone = self.convert(vec![(i, entry)], size).await?;

@@ -22,12 +22,12 @@ pub(super) struct Selection {
     pub after: Option<Arc<dyn Select>>,
 }
 
-/// Who evaluates the first part of a selector.
+/// The reader that evaluates the first part of a selector.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Reading {
     /// A list, on the compute pool.
     List,
-    /// A watch, on the thread that dispatches events to all watches, and on a reactor. What takes long is
+    /// A watch, on the thread that dispatches events to all watches, and on a reactor. Expensive checks are
     /// left to the second part.
     Watch,
 }

@@ -129,7 +129,7 @@ async fn both_versions_of_a_pair_read_and_write_the_same_object() {
 }
 
 #[tokio::test]
-async fn a_preview_is_what_a_write_returns() {
+async fn a_preview_equals_the_result_of_a_write() {
     for conversion in conversions() {
         let (stored, kind) = (stored(), versions(&conversion, 0));
         let (v1, v2) = (over(&stored, &kind, 0), over(&stored, &kind, 1));

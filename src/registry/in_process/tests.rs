@@ -36,7 +36,7 @@ async fn a_list_has_the_objects_of_a_namespace_or_of_all() {
 }
 
 #[tokio::test]
-async fn a_watch_sends_what_exists_then_synced_then_changes() {
+async fn a_watch_sends_existing_objects_then_synced_then_changes() {
     let (store, engine, _dir) = store();
     let old = create(&store, "ns", "old", "").await;
     create(&store, "elsewhere", "other", "").await;

@@ -73,7 +73,7 @@ impl Versions for StoreLookup {
             let custom = self.custom.get().ok_or_else(|| unknown(to))?;
             return custom.convert(object, from, to).await;
         };
-        // Of built-in kinds, one version is stored and the others convert from and to it.
+        // A built-in kind is stored in one version, and its other versions are converted from and to it.
         let stored = match &source.resource().backing {
             Backing::Converted { conversion, .. } => {
                 let mut stored = conversion.store(object);

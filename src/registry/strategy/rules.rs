@@ -23,8 +23,8 @@ use crate::apimachinery::value::Value;
 pub struct Rules {
     /// The check of object names.
     pub names: NameRule,
-    /// What else is wrong with a name of this object, whose name depends on its content (APIServices, definitions of
-    /// custom resources).
+    /// Additional errors of the name, for kinds whose names depend on the content (APIServices, definitions of custom
+    /// resources).
     pub names_by_content: Option<fn(object: &Value, name: &str) -> Vec<String>>,
     /// Propagation policy of deletes that specify none.
     pub garbage_collection: GarbageCollection,
@@ -43,6 +43,11 @@ pub struct Rules {
     /// Top-level members in which an update changes the generation also by an empty list or map that the stored object
     /// cannot have (NetworkPolicies, webhook configurations).
     pub generation_counts_empties: &'static [&'static str],
+    /// Fields whose default an empty list or map of the body prevents until the stored object, which lacks it, is read:
+    /// dotted paths. The default has no owner then (the allocatable resources of a Node).
+    pub defaults_prevented_by_empties: &'static [&'static str],
+    /// True if an apply to the status of an object that does not exist creates it (ValidatingAdmissionPolicies).
+    pub created_by_status: bool,
     /// The time to live of stored objects in seconds (events).
     pub ttl_seconds: Option<u64>,
     /// True if validating an object may take long, however small it is: its schema has CEL rules or is complex,
@@ -65,6 +70,8 @@ impl Rules {
         completed_by_reads: None,
         labels_from: None,
         generation_counts_empties: &[],
+        defaults_prevented_by_empties: &[],
+        created_by_status: false,
         ttl_seconds: None,
         costly_validation: false,
         unvalidated_updates: false,
@@ -129,12 +136,14 @@ pub(crate) struct MetaChecks {
     pub in_subresources: bool,
     /// The kind's validation of a status or an approval includes that of the metadata, in an order of its own.
     pub status_includes_metadata: bool,
+    /// An update of the status validates the metadata as that of a new object, too (VolumeAttachments).
+    pub status_as_new: bool,
     /// The order of the errors of both.
     pub order: UpdateOrder,
 }
 
-/// What comes first of an update that is validated as a new object and against the stored one. Each validation
-/// starts with the metadata.
+/// Which validation of an update comes first: as a new object, or against the stored one. Each starts with the
+/// metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UpdateOrder {
     /// As a new object, then against the stored one.
@@ -156,6 +165,7 @@ impl MetaChecks {
         against_old: true,
         in_subresources: true,
         status_includes_metadata: false,
+        status_as_new: false,
         order: UpdateOrder::New,
     };
     /// As [`BOTH`](Self::BOTH), in another order.
@@ -180,6 +190,7 @@ impl MetaChecks {
         against_old: false,
         in_subresources: false,
         status_includes_metadata: false,
+        status_as_new: false,
         strict_finalizers: false,
         order: UpdateOrder::New,
     };

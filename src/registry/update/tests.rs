@@ -58,7 +58,7 @@ async fn validating_admission_sees_the_old_times_of_an_update_that_changes_nothi
 }
 
 #[tokio::test]
-async fn a_status_of_another_kind_costs_the_managed_fields() {
+async fn a_status_of_another_kind_drops_the_managed_fields() {
     let (storage, engine, _dir) = embedded();
     let mut row = config_maps().status().build();
     row.unstructured = true;
@@ -84,7 +84,7 @@ async fn a_status_of_another_kind_costs_the_managed_fields() {
 }
 
 #[test]
-fn an_update_removes_a_marked_object_that_nothing_holds_even_if_nothing_held_it_before() {
+fn an_update_removes_a_terminating_object_without_finalizers() {
     let store = Store::new(Arc::new(config_maps().build()), Arc::new(NoStorage), Arc::new(AdmitAll));
     let marked = |grace: i64| {
         crate::json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z",

@@ -5,7 +5,7 @@ use crate::apimachinery::value::Value;
 use crate::schema::path::At;
 use std::collections::HashSet;
 
-/// For a set whose items are not atomic, the keyword of the items that is at fault.
+/// For a set whose items are not atomic, the invalid keyword of the items.
 pub(super) fn non_atomic_item(s: &Value) -> Option<&'static str> {
     let items = s.get("items");
     if s.str_at(&["x-kubernetes-list-type"]) != "set" {
@@ -77,7 +77,7 @@ impl Checker<'_> {
             }
             _ => {}
         }
-        // Upstream goes on only with a proper schema for the items.
+        // Upstream continues only with a proper schema for the items.
         if items.as_object().is_none() {
             return;
         }

@@ -362,7 +362,7 @@ fn scopes<'a>(programs: &'a Programs, v: &'a Value, old: Option<&'a Value>) -> (
 }
 
 fn failure(path: &FieldPath, v: &Value, detail: String, reason: Option<&str>) -> FieldError {
-    // Of lists and objects the value is left out.
+    // The error omits the value of a list or object.
     let whole = matches!(v, Value::Array(_) | Value::Object(_));
     let shown = || if whole { Value::Null } else { v.clone() };
     let mut error = match reason {

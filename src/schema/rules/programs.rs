@@ -49,39 +49,69 @@ enum Part {
     Message,
 }
 
-/// Compiles the rules at and below the schema of an object. Does nothing the second time.
-pub(in crate::schema) fn prepare(root: &Node) {
-    walk(root, true, None);
+/// What the enclosing schemas determine about the declaration of a schema.
+#[derive(Clone)]
+enum Scope {
+    /// None of them has rules, so nothing is declared yet.
+    Outside,
+    /// The declaration of its values, which belongs to that of the schemas around it: each type is declared once.
+    Declared(Schema),
+    /// One of them has no declaration, and without it upstream has none for the schemas below either.
+    Undeclarable,
 }
 
-/// `known` is the declaration that an enclosing schema with rules made for the values of this one, so that
-/// each type is declared once.
-fn walk(node: &Node, root: bool, known: Option<Schema>) {
+impl Scope {
+    /// Declares the values of a schema.
+    fn declare(node: &Node, root: bool) -> Self {
+        declare(node, root).map_or(Self::Undeclarable, |d| Self::Declared(d.schema))
+    }
+
+    /// The scope of a schema below one of this scope. `part` finds its declaration in that of the one above.
+    fn below(&self, child: &Node, part: impl FnOnce(&Schema) -> Option<Schema>) -> Self {
+        match self {
+            // A schema without rules is not compiled, so it needs no declaration.
+            _ if !child.has_rules => Self::Outside,
+            // Members without a type, or whose name expressions cannot spell, have none there.
+            Self::Declared(above) => part(above).map_or_else(|| Self::declare(child, child.embedded), Self::Declared),
+            other => other.clone(),
+        }
+    }
+}
+
+/// Compiles the rules at and below the schema of an object. Does nothing the second time.
+pub(in crate::schema) fn prepare(root: &Node) {
+    walk(root, true, Scope::Outside);
+}
+
+fn walk(node: &Node, root: bool, around: Scope) {
     if !node.has_rules {
         return;
     }
     checkpoint();
-    let mut known = known;
+    let mut scope = around;
     if let Some(rules) = &node.rules {
-        // A declaration made by an enclosing schema is reused: declaring again would create a different type of the
-        // same name.
-        known = known.or_else(|| declare(node, root).map(|d| d.schema));
+        if matches!(scope, Scope::Outside) {
+            scope = Scope::declare(node, root);
+        }
         if rules.programs.get().is_none() {
-            let programs = known.clone().map(|schema| Programs::compile(rules, schema));
+            let programs = match &scope {
+                Scope::Declared(schema) => Some(Programs::compile(rules, schema.clone())),
+                Scope::Outside | Scope::Undeclarable => None,
+            };
             // Another thread may have been faster, with the same result.
             let _ = rules.programs.set(programs);
         }
     }
     for (name, child) in &node.properties {
         // Embedded resources have `apiVersion`, `kind` and `metadata` like the root.
-        walk(child, child.embedded, known.as_ref().and_then(|of| property(of, name)));
+        walk(child, child.embedded, scope.below(child, |of| property(of, name)));
     }
-    let items = || known.as_ref().and_then(|of| of.items.as_deref().cloned());
+    let items = |of: &Schema| of.items.as_deref().cloned();
     if let Some(of) = &node.items {
-        walk(of, of.embedded, items());
+        walk(of, of.embedded, scope.below(of, items));
     }
     if let Additional::Schema(of) = &node.additional {
-        walk(of, of.embedded, items());
+        walk(of, of.embedded, scope.below(of, items));
     }
 }
 

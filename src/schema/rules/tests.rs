@@ -282,7 +282,26 @@ fn expressions_that_do_not_compile_are_refused() {
 }
 
 #[test]
-fn old_values_are_out_of_reach_in_lists_without_keys() {
+fn rules_below_a_schema_without_a_declaration_are_refused_if_they_are_in_the_scope_of_others() {
+    let refused = |type_of_x: &str, around: Value| {
+        let mut x =
+            json!({"properties": {"y": {"type": "integer", "x-kubernetes-validations": [{"rule": "self > 1"}]}}});
+        x.set(&["type"], type_of_x);
+        let mut properties = json!({});
+        properties.set(&["x"], x);
+        refused(properties, around)
+    };
+    let why = "properties[spec].properties[x].properties[y].x-kubernetes-validations: Internal error: internal error: \
+        failed to construct type information for x-kubernetes-validations rules: unable to convert structural schema to CEL declarations";
+    let is_reported = |errors: Vec<String>| errors.iter().any(|e| e == why);
+    assert!(is_reported(refused("text", json!([{"rule": "true"}]))));
+    // Alone, the rule only needs the declaration of its own schema.
+    assert!(!is_reported(refused("text", json!([]))));
+    assert_eq!(refused("object", json!([{"rule": "true"}])), [""; 0]);
+}
+
+#[test]
+fn old_self_is_unavailable_in_lists_without_keys() {
     let wrong = refused(
         json!({"l": {"type": "array", "maxItems": 3, "items": {"type": "integer", "x-kubernetes-validations": [{"rule": "self == oldSelf"}]}}}),
         json!([]),
@@ -373,7 +392,7 @@ fn rules_wait_until_the_object_has_its_types() {
 }
 
 #[test]
-fn defaults_obey_the_rules() {
+fn defaults_are_validated_by_the_rules() {
     let x = json!({"x": {"type": "integer", "default": 1, "x-kubernetes-validations": [{"rule": "self > 1"}]}});
     assert_eq!(
         refused(x, json!([])),
@@ -382,7 +401,7 @@ fn defaults_obey_the_rules() {
 }
 
 #[test]
-fn defaults_within_metadata_obey_the_rules() {
+fn defaults_within_metadata_are_validated_by_the_rules() {
     let name = json!({"type": "string", "default": "a", "x-kubernetes-validations": [{"rule": "self != 'a'"}]});
     let mut embedded = json!({"type": "object", "x-kubernetes-embedded-resource": true});
     embedded.set(&["properties", "metadata"], json!({"type": "object"}));
@@ -415,7 +434,7 @@ fn tree() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    /// Whatever an object has in the places that rules read: there are no more errors than rules and values.
+    /// An object with arbitrary values in the fields that rules read has at most one error per rule and value.
     #[test]
     fn rules_over_arbitrary_objects_do_not_panic(new in tree(), old in tree()) {
         let s = StructuralSchema::compile(&source(

@@ -64,7 +64,7 @@ fn an_object_of_wrong_types_loses_its_managed_fields() {
 }
 
 #[test]
-fn strings_with_a_format_are_any_scalar_to_apply() {
+fn apply_accepts_any_scalar_for_a_string_with_a_format() {
     let reset = FieldSet::new();
     let gadget = |format: &str| {
         let text = json!({"type": "string", "format": format});

@@ -1,4 +1,4 @@
-//! What a schema and an object together may cost.
+//! Bounds on the cost of validating an object against a schema.
 
 use super::{refused, schema, spec};
 use crate::apimachinery::field::{FieldError, FieldPath};
@@ -142,7 +142,7 @@ fn rules_of_an_object_share_the_work_on_regular_expressions() {
 }
 
 #[test]
-fn embedded_objects_are_known_at_every_schema_around_them() {
+fn every_schema_around_an_embedded_object_is_marked() {
     let embedded = json!({"type": "object", "x-kubernetes-embedded-resource": true,
         "x-kubernetes-preserve-unknown-fields": true});
     let mut of = json!({"m": {"type": "object", "additionalProperties": {"type": "array"}}, "x": {"type": "string"}});

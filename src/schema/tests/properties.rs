@@ -73,7 +73,7 @@ proptest! {
     /// The object has the values that a manager applies, independent of its earlier configuration; values of
     /// other managers remain.
     #[test]
-    fn applied_configurations_make_the_round_trip(first in configuration(), second in configuration()) {
+    fn applied_configurations_round_trip(first in configuration(), second in configuration()) {
         let kind = gadget();
         let apply = |live: Option<&Value>, patch: &Value, manager: &str| {
             kind.apply(live, patch.clone(), &by(manager, true, &FieldSet::new())).unwrap()

@@ -9,6 +9,11 @@ use super::typed::{self, Comparison};
 use super::{ApplySchema, AtVersion, Versions};
 use crate::value::Value;
 
+/// Shapes that an object is converted to, at most. Clients choose the versions of the entries, and a definition may
+/// have thousands: each conversion walks the whole object. Entries of further ones are treated as if they had the shape
+/// of the write.
+pub(super) const MAX_SHAPES: usize = 16;
+
 /// The fields a write changes, in one shape.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Change {
@@ -42,7 +47,8 @@ pub(super) struct Changes<'a, S> {
     here: Change,
     api_version: &'a str,
     versions: &'a dyn Versions<S>,
-    others: Vec<(usize, Change)>,
+    /// `None` where the objects do not convert: the attempt takes long, too, and is not repeated for each entry.
+    others: Vec<(usize, Option<Change>)>,
 }
 
 impl<'a, S: ApplySchema> Changes<'a, S> {
@@ -70,24 +76,27 @@ impl<'a, S: ApplySchema> Changes<'a, S> {
             let shape = versions.shape(&e.api_version);
             // Compared once per shape; the writer's own shape is in `here`.
             // Without a live object there is nothing to lose: the entries of a create are the client's own.
-            if let Some(live) = live
+            if let (Some(live), Some(there)) = (live, shape)
                 && shape != own
-                && shape.is_some_and(|s| changes.others.iter().all(|(there, _)| *there != s))
+                && changes.others.len() < MAX_SHAPES
+                && changes.others.iter().all(|(other, _)| *other != there)
             {
-                changes.compare(&e.api_version, live, new);
+                let change = changes.compare(&e.api_version, live, new);
+                changes.others.push((there, change));
             }
             shape.is_some()
         });
         changes
     }
 
-    fn compare(&mut self, api_version: &str, live: &Value, new: &Value) {
-        let shape = self.versions.shape(api_version);
-        let both = (self.versions.at(live, api_version), self.versions.at(new, api_version));
+    fn compare(&self, api_version: &str, live: &Value, new: &Value) -> Option<Change> {
         // Both sides have to convert; one that failed gives no comparison, and the change in the writer's version
         // applies.
-        if let (Some(shape), (AtVersion::Converted(live, schema), AtVersion::Converted(new, _))) = (shape, both) {
-            self.others.push((shape, typed::compare(&live, &new, schema).into()));
+        match (self.versions.at(live, api_version), self.versions.at(new, api_version)) {
+            (AtVersion::Converted(live, schema), AtVersion::Converted(new, _)) => {
+                Some(typed::compare(&live, &new, schema).into())
+            }
+            _ => None,
         }
     }
 
@@ -104,6 +113,6 @@ impl<'a, S: ApplySchema> Changes<'a, S> {
         }
         let shape = self.versions.shape(&entry.api_version);
         let there = self.others.iter().find(|(s, _)| Some(*s) == shape);
-        there.map_or(&self.here, |(_, change)| change)
+        there.and_then(|(_, change)| change.as_ref()).unwrap_or(&self.here)
     }
 }

@@ -1,6 +1,7 @@
 //! Complexity tests: requests built to be expensive must not take quadratic time. Each took minutes before
 //! its fix.
 
+use super::changes::MAX_SHAPES;
 use super::managed::tests::{Toy, writer};
 use super::*;
 use crate::json;
@@ -129,6 +130,47 @@ fn objects_are_converted_once_per_shape() {
     let live = managed(entries.chain([last]).collect());
     apply_and_update(&live, &json!({"spec": {"x": 2}}), &versions);
     assert!(versions.0.get() <= 20, "{} conversions", versions.0.get());
+}
+
+/// Versions of which each has a shape of its own; counts attempts to convert.
+struct Distinct {
+    converts: bool,
+    attempts: Cell<usize>,
+}
+
+impl Versions<Toy> for Distinct {
+    fn at(&self, object: &Value, _: &str) -> AtVersion<Toy> {
+        self.attempts.set(self.attempts.get() + 1);
+        match self.converts {
+            true => AtVersion::Converted(object.clone(), Toy::Object),
+            false => AtVersion::Same,
+        }
+    }
+    fn shape(&self, api_version: &str) -> Option<usize> {
+        api_version.strip_prefix('v')?.parse().ok()
+    }
+}
+
+#[test]
+fn conversions_are_bounded_and_failed_ones_are_not_repeated() {
+    for (versions, converts, most) in [
+        (1_000, true, 8 * MAX_SHAPES),
+        (1_000, false, 8 * MAX_SHAPES),
+        (1, false, 20),
+    ] {
+        let of = Distinct {
+            converts,
+            attempts: Cell::new(0),
+        };
+        let fields = json!({"f:spec": {"f:x": {}}});
+        let entries = (0..1_000).map(|i| entry(i, "Apply", &format!("v{}", 2 + i % versions), fields.clone()));
+        let mut last = entry(0, "Apply", "v1", json!({"f:spec": {"f:gone": {}}}));
+        last.set(&["manager"], "m");
+        let live = managed(entries.chain([last]).collect());
+        apply_and_update(&live, &json!({"spec": {"x": 2}}), &of);
+        let attempts = of.attempts.get();
+        assert!(0 < attempts && attempts <= most, "{attempts} conversions");
+    }
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Schema-guided walks: the field set of an object ([`to_field_set`]) and the difference between two objects
 //! (`compare`).
 //!
-//! Corresponds to the `typed` package of structured-merge-diff. What the results mean for ownership is
-//! decided in `managed` and `merge`.
+//! Corresponds to the `typed` package of structured-merge-diff. `managed` and `merge` derive the
+//! ownership of fields from the results.
 
 use super::fieldset::{self, Entry, FieldSet, PathElement};
 use super::{ApplySchema, Member, Shape};

@@ -139,7 +139,7 @@ pub fn decoded_yaml_size_limit(body_length: usize) -> usize {
     decoded_size_limit(body_length).saturating_add(bounded(body_length, TOKENS))
 }
 
-/// What decoding takes beyond the text: more than the budget is refused.
+/// Memory for decoding in addition to the text, limited to the largest budget.
 fn bounded(body_length: usize, factor: usize) -> usize {
     body_length.saturating_mul(factor).min(DecodeBudget::MAX)
 }

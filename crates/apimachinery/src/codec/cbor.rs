@@ -40,7 +40,7 @@ const ARRAY: u8 = 4;
 const MAP: u8 = 5;
 const TAG: u8 = 6;
 
-/// Encodes a document.
+/// Encodes a document, which begins with the self-described tag.
 pub fn to_vec(value: &Value) -> Vec<u8> {
     let mut out = SELF_DESCRIBED.to_vec();
     write(&mut out, value);

@@ -12,7 +12,7 @@
 //! let object = json::decode(br#"{"b": 1.0, "a": "<x>"}"#)?;
 //! assert_eq!(json::to_string(&object), r#"{"a":"\u003cx\u003e","b":1}"#);
 //!
-//! // Of a client's document, duplicate keys are reported.
+//! // For documents of clients, duplicate keys are reported.
 //! let (object, notes) = json::decode_with_duplicates(br#"{"labels": {"app": "a", "app": "b"}}"#)?;
 //! assert_eq!(notes.duplicates, ["labels.app"]);
 //! assert_eq!(object.str_at(&["labels", "app"]), "b");
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn long_flat_lists_give_others_their_turn() {
+    fn long_flat_lists_pause_while_decoding() {
         struct Turns(std::rc::Rc<std::cell::Cell<usize>>);
         impl crate::interrupt::Limit for Turns {
             fn is_exceeded(&self) -> bool {
@@ -197,7 +197,7 @@ mod tests {
                 self.0.set(self.0.get() + 1);
             }
         }
-        /// How often `work` lets others run.
+        /// How often `work` pauses for other threads.
         fn turns(work: impl FnOnce()) -> usize {
             let count = std::rc::Rc::default();
             crate::interrupt::run(std::rc::Rc::new(Turns(std::rc::Rc::clone(&count))), work).unwrap();

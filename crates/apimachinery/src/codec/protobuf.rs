@@ -50,7 +50,7 @@ pub enum OpenError {
     /// A message of the envelope has a tag that no field can have.
     #[error("proto: {message}: illegal tag {number} (wire type {tag})")]
     IllegalTag {
-        /// The message's name.
+        /// The name of the message, `Unknown` or `TypeMeta`.
         message: &'static str,
         /// The field number in the tag.
         number: i32,
@@ -63,7 +63,7 @@ pub enum OpenError {
     /// A field of the envelope is not length-delimited.
     #[error("proto: wrong wireType = {wire} for field {field}")]
     WrongWireType {
-        /// The field's name.
+        /// The name of the Go field, such as `ContentType`.
         field: &'static str,
         /// The wire type in its tag.
         wire: u8,

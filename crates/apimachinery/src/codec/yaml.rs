@@ -23,6 +23,7 @@
 //! ```
 
 mod builder;
+mod complaint;
 mod emit;
 mod input;
 mod places;
@@ -37,10 +38,11 @@ use super::json;
 use crate::interrupt::{checkpoint_now, pause};
 use crate::value::Value;
 use builder::{Builder, Wide};
+use complaint::Nesting;
 use input::PausingInput;
 use saphyr_parser::{Event, Parser};
 
-/// Maximum nesting accepted.
+/// Levels of lists and maps that a document may have.
 pub const MAX_DEPTH: usize = 1_000;
 
 /// Why a text is not a document. Callers prepend upstream's context.
@@ -54,7 +56,7 @@ pub enum Error {
         line: usize,
         /// The line that upstream's message names; 0 for none.
         shown: usize,
-        /// The parser's message.
+        /// The message, as upstream words it.
         reason: String,
     },
     /// Bytes that are not YAML text.
@@ -72,7 +74,7 @@ pub enum Error {
     /// An alias of an undefined anchor.
     #[error("yaml: unknown anchor referenced")]
     UnknownAnchor,
-    /// Aliases expand excessively.
+    /// Too large a part of the document comes from aliases: 99% if it is small, 10% if it is huge.
     #[error("yaml: document contains excessive aliasing")]
     Aliasing,
     /// A value of `<<` that cannot be merged.
@@ -166,12 +168,14 @@ fn parse(text: &str, wide: Wide) -> Result<(Value, Vec<String>), Error> {
     check_tokens(text.as_bytes())?;
     let mut parser = Parser::new(PausingInput::new(text));
     let mut builder = Builder::new(DecodeBudget::of_body(text.len()), wide);
+    let mut nesting = Nesting::default();
     while let Some(event) = parser.next_event() {
-        let (event, span) = event.map_err(|e| Error::Syntax {
-            line: e.marker().line(),
-            shown: line_of(e.info(), e.marker().line()),
-            reason: words(e.info()).to_owned(),
+        let (event, span) = event.map_err(|e| {
+            let (shown, reason) = complaint::of(&e, &nesting, text);
+            let line = e.marker().line();
+            Error::Syntax { line, shown, reason }
         })?;
+        nesting.follow(&event, span);
         match event {
             // Further documents are ignored, like `sigs.k8s.io/yaml` does.
             Event::StreamEnd | Event::DocumentEnd => break,
@@ -267,36 +271,6 @@ fn check_tokens(text: &[u8]) -> Result<(), Error> {
     match halves / 2 {
         ..=MAX_INDICATORS => Ok(()),
         n => Err(Error::Indicators(n)),
-    }
-}
-
-/// The parser's message, with upstream's text for the most common mistakes.
-fn words(info: &str) -> &str {
-    // Upstream's library leaves out the construct that it was parsing.
-    let reason = match info.split_once(", ") {
-        Some((doing, reason)) if doing.starts_with("while parsing a quoted") || is_in_brackets(doing) => reason,
-        _ => info,
-    };
-    match reason {
-        // The misspelling is upstream's.
-        "did not find expected hexadecimal number" => "did not find expected hexdecimal number",
-        reason if reason.contains("while parsing a node") => "did not find expected node content",
-        reason => reason,
-    }
-}
-
-/// True if brackets were not closed, or a quoted text was not.
-fn is_in_brackets(doing: &str) -> bool {
-    doing.starts_with("while parsing a flow") || doing == "while scanning a quoted scalar"
-}
-
-/// The line that the message names; 0 for none. Upstream's parser counts from 0, its scanner from 1 but never
-/// names the first line.
-fn line_of(info: &str, line: usize) -> usize {
-    match (info.starts_with("while parsing a flow"), line) {
-        (true, line) => line.saturating_sub(1),
-        (false, 1) => 0,
-        (false, line) => line,
     }
 }
 

@@ -1,7 +1,7 @@
 //! [`ErrorList`]: a bounded list of validation errors, and their aggregation into one message.
 //!
 //! A body of three megabytes can be invalid in a million places. Nobody reads that many errors, and each
-//! takes far more memory than the bytes at fault.
+//! takes far more memory than the invalid bytes.
 
 use super::{FieldError, FieldErrorKind};
 use std::collections::HashSet;
@@ -36,7 +36,7 @@ pub const MAX_TEXT: usize = 64 * 1024;
 pub struct ErrorList(Vec<FieldError>);
 
 impl ErrorList {
-    /// An empty list.
+    /// A list without errors: the object is valid so far.
     pub const fn new() -> Self {
         Self(Vec::new())
     }
@@ -85,7 +85,7 @@ impl ErrorList {
         self.0.iter().map(more).sum()
     }
 
-    /// Adds several errors.
+    /// As [`push`](Self::push), for each of several errors.
     pub fn extend(&mut self, errors: impl IntoIterator<Item = FieldError>) {
         errors.into_iter().for_each(|e| self.push(e));
     }

@@ -214,7 +214,7 @@ fn paths() -> impl Strategy<Value = String> {
 proptest! {
     /// The values do not depend on whether the object was decoded whole.
     #[test]
-    fn values_are_those_of_the_parts_that_are_read(text in paths()) {
+    fn a_masked_object_yields_the_same_values(text in paths()) {
         let Ok(path) = JsonPath::parse(&text) else { return Ok(()) };
         let object = object();
         let mut mask = Mask::default();

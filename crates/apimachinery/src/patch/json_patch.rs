@@ -34,7 +34,7 @@ struct Spent {
 impl Spent {
     /// Clones a value and charges its encoded size; `None` beyond the limit.
     fn copy(&mut self, v: &Value) -> Option<Value> {
-        // What is left bounds the encoding itself, so a copy that exceeds the limit is not encoded to its end.
+        // The remaining budget bounds the encoding itself, so a copy that exceeds the limit is not encoded to its end.
         let left = MAX_COPIED - self.copied;
         // One buffer for all copies: a patch may contain ten thousand of them.
         self.scratch.clear();

@@ -10,7 +10,7 @@ use crate::interrupt::pause;
 use std::collections::BTreeMap;
 
 /// Bytes of a document and its patch up to which the result is shown in upstream's order. Every member costs
-/// memory here, and nobody reads more.
+/// memory here, and no reader needs more.
 const MAX_BYTES: usize = 256 << 10;
 
 /// The result of a JSON patch that is known to apply. `None` if a text is not JSON, if both together are longer
@@ -120,7 +120,7 @@ impl<'t> Node<'t> {
         matches!(self, Self::Scalar("null"))
     }
 
-    /// Turns an object into a map. Of equal keys the last counts.
+    /// Turns an object into a map. The last of several equal keys wins.
     fn members(&mut self) -> Option<&mut BTreeMap<String, Self>> {
         if let Self::Object(members) = self {
             let members = std::mem::take(members).into_iter();
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_patch_leaves_alone_keeps_its_order() {
+    fn unpatched_members_keep_their_order() {
         let document = r#"{"kind":"A","apiVersion":"v1","metadata":{"name":"a","labels":{"z":"1","b":"2"}},"spec":{"y":[{"d":1,"c":2}],"x":1.50}}"#;
         for (patch, result) in [
             (

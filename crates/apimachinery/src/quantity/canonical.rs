@@ -34,13 +34,9 @@ fn canonical(text: &str, finest: i32) -> Result<String, ParseError> {
         return Ok(trimmed.to_owned());
     }
     // `nanos` saturated, so the digits are formatted from the text.
-    if base == 10 && quantity.nanos.unsigned_abs() >= i128::MAX.unsigned_abs() {
+    if base == 10 && quantity.is_saturated() {
         let (digits, unit) = match small {
-            Some(Amount { value, scale }) => {
-                let zeros = scale.rem_euclid(3);
-                let digits = format!("{}{}", value.unsigned_abs(), &"00"[..zeros.unsigned_abs() as usize]);
-                (digits.into_bytes(), scale - zeros)
-            }
+            Some(amount) => amount.digits(),
             None => (decimal_digits(&parts, exponent, finest)?, finest),
         };
         return Ok(wide_text(&digits, unit, format, parts.negative));
@@ -49,6 +45,16 @@ fn canonical(text: &str, finest: i32) -> Result<String, ParseError> {
     let unit = 10i128.pow((finest + 9).unsigned_abs());
     let rounded = divide_up(quantity.nanos, unit).saturating_mul(unit);
     Ok(Quantity::of(rounded, quantity.format, None).to_string())
+}
+
+impl Amount {
+    /// Its magnitude as digits in units of a power of ten, and the exponent of that power, a multiple of three.
+    fn digits(self) -> (Vec<u8>, i32) {
+        let zeros = self.scale.rem_euclid(3);
+        let padding = &"00"[..zeros.unsigned_abs() as usize];
+        let digits = format!("{}{padding}", self.value.unsigned_abs());
+        (digits.into_bytes(), self.scale - zeros)
+    }
 }
 
 /// The canonical form of a number of more than 128 bits, given in units of 10^`finest`.
@@ -111,6 +117,11 @@ impl fmt::Display for Quantity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.nanos == 0 {
             return f.write_str("0");
+        }
+        // If the value is saturated, only the amount still has the digits.
+        if let Some(amount) = self.amount.filter(|_| self.is_saturated()) {
+            let (digits, unit) = amount.digits();
+            return f.write_str(&wide_text(&digits, unit, self.format, self.nanos < 0));
         }
         let units = self.nanos / NANO;
         if self.format == Format::BinarySi && self.is_integer() && units.abs() >= 1024 {

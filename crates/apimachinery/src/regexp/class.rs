@@ -102,7 +102,7 @@ pub(super) fn escaped(s: &str) -> Result<(u32, &str)> {
     })
 }
 
-/// What follows `\x`: two digits, or any number in braces. The error is the text after the part at fault.
+/// The part after `\x`: two digits, or any number in braces. The error is the text after the invalid part.
 fn hexadecimal(t: &str) -> std::result::Result<(u32, &str), &str> {
     let mut chars = t.chars();
     let Some(first) = chars.next() else { return Err(t) };

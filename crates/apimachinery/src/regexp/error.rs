@@ -1,6 +1,6 @@
 //! [`SyntaxError`]: why a pattern was rejected.
 
-/// Why a pattern was rejected, and the part of it that is at fault.
+/// Why a pattern was rejected, and its invalid part.
 #[derive(Debug, PartialEq, Eq)]
 pub struct SyntaxError {
     pub(super) what: &'static str,

@@ -43,7 +43,7 @@ struct Atom {
     repeated: bool,
 }
 
-/// An open group.
+/// The part of an open group that was read.
 struct Group {
     cost: u32,
     product: u32,

@@ -91,12 +91,11 @@ fn errors_have_gos_texts() {
         Some("expression too large")
     );
     assert!(error(&"(".repeat(2000)).starts_with("expression nests too deeply"));
-    // What follows 500 classes is not read.
+    // The pattern is not read beyond 500 classes.
     let many = r"\p{Greek}".repeat(1_000) + ")";
     assert!(error(&many).starts_with("expression too large"));
 }
 
-/// Always exceeded.
 struct Over;
 
 impl Limit for Over {

@@ -133,7 +133,7 @@ fn split(text: &str) -> Vec<&str> {
     let (mut start, mut escaped) = (0, false);
     for (i, c) in text.char_indices() {
         match c {
-            // Whatever follows a backslash is taken literally here; `unescape` decides whether it may be escaped.
+            // The character after a backslash is taken literally here; `unescape` decides whether it may be escaped.
             _ if escaped => escaped = false,
             '\\' => escaped = true,
             ',' => {

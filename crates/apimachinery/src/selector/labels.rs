@@ -56,7 +56,7 @@ pub enum Error {
     /// A token that the grammar does not allow in its place.
     #[error("found '{found}', expected: {expected}")]
     Unexpected {
-        /// The token's text.
+        /// Its text; empty at the end of the selector.
         found: String,
         /// The tokens that may stand in its place.
         expected: &'static str,
@@ -141,11 +141,11 @@ impl Requirement {
         }
     }
 
-    /// The label key.
+    /// The key of the label that it constrains.
     pub fn key(&self) -> &str {
         &self.key
     }
-    /// The requirement's operator.
+    /// How it compares the label with its [`values`](Self::values).
     pub fn operator(&self) -> Operator {
         self.operator
     }

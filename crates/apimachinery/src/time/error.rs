@@ -12,7 +12,7 @@ pub enum Error {
     Layout {
         /// The time as it was given.
         text: String,
-        /// Go's layout.
+        /// The layout in the form of Go, such as `2006-01-02T15:04:05Z07:00`.
         layout: &'static str,
         /// The rest of the text from where it differs.
         rest: String,
@@ -24,7 +24,7 @@ pub enum Error {
     OutOfRange {
         /// The time as it was given.
         text: String,
-        /// What is out of range, in Go's words.
+        /// The element that is out of range, as Go names it.
         what: &'static str,
     },
     /// Text behind the time.

@@ -21,8 +21,8 @@ pub fn parse_micro(s: &str) -> Result<OffsetDateTime, Error> {
     Reader::of(s, "2006-01-02T15:04:05.000000Z07:00").time(Reader::six_digits)
 }
 
-/// What is left of a time that is read element by element of Go's layout. Errors name the first element that does not
-/// match, and the text from there on.
+/// The unread rest of a time, which is read element by element of Go's layout. Errors name the first element that does
+/// not match, and the text from there on.
 struct Reader<'s> {
     text: &'s str,
     rest: &'s str,

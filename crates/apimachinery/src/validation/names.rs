@@ -5,7 +5,7 @@ use super::{
     too_long,
 };
 
-/// What a name check is given.
+/// The input of a name check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameForm {
     /// A whole name: `metadata.name`, or one that refers to an object.

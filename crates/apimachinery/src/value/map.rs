@@ -20,7 +20,7 @@ impl Map {
         Self(Vec::new())
     }
 
-    /// Builds a map from pairs in any order. Of duplicate keys the last wins, as in Go's decoder.
+    /// Builds a map from pairs in any order. The last of several equal keys wins, as in Go's decoder.
     pub fn from_pairs(mut pairs: Vec<(Str, Value)>) -> Self {
         // Most input is sorted already, because encoders write sorted keys.
         if !pairs.windows(2).all(|w| w[0].0 < w[1].0) {

@@ -27,7 +27,7 @@ impl Validator<'_> {
         let mut inside = formatted;
         match &e.kind {
             ExprKind::List(elements) if !formatted => {
-                // Of a list, cel-go reports the first error only.
+                // cel-go reports only the first error of a list.
                 self.same(elements.iter().map(|el| (&el.value, el.optional)), 1);
             }
             ExprKind::Map(entries) if !formatted => {
@@ -77,7 +77,7 @@ impl Validator<'_> {
             (ExprKind::Literal(Literal::String(s)), "duration") => parse_duration(s).is_some(),
             (ExprKind::Literal(Literal::String(s)), "timestamp") => Stamp::parse(s).is_some(),
             (ExprKind::Literal(Literal::Int(n)), "timestamp") => Stamp::new(*n, 0).is_some(),
-            // Of the global function this is the text; it is validated all the same.
+            // For the global function this is the text, not the pattern; cel-go validates it nevertheless.
             (ExprKind::Literal(Literal::String(s)), "matches") => library::regex::Pattern::new(s).is_ok(),
             _ => true,
         };

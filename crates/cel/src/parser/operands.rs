@@ -72,7 +72,7 @@ impl Parser<'_> {
             return Ok("".into());
         }
         Err(match self.token() {
-            // Of the tokens that are words, these only start an operand.
+            // These are the only keywords that start an operand.
             Token::True | Token::False | Token::Null => self.complaint("mismatched", "IDENTIFIER"),
             _ => self.no_alternative(self.at.saturating_sub(1)),
         })
@@ -263,7 +263,14 @@ impl Parser<'_> {
         while !self.is("}") && (entries.is_empty() || comma) && self.starts_element() {
             let optional = self.accept("?").is_some();
             let key = self.inside(":", Self::expr)?;
-            self.expect(":")?;
+            if let Err(why) = self.expect(":") {
+                if !self.is("}") {
+                    return Err(why);
+                }
+                // ANTLR gives up the entries only, and goes on with the bracket that closes them.
+                self.report(why);
+                break;
+            }
             let value = self.inside("}", Self::expr)?;
             entries.push(Entry { key, value, optional });
             comma = self.accept(",").is_some();

@@ -88,7 +88,7 @@ impl Parser<'_> {
         if !is_operator(self.token()) || self.errors.len() >= MAX_OPERATORS {
             return Err(error);
         }
-        // ANTLR goes on with the operator, as if the operand before it had been there.
+        // ANTLR continues with the operator, as if the operand before it had been there.
         self.report(error);
         self.advance();
         self.start_of_operand(&[])

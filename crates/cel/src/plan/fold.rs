@@ -87,7 +87,7 @@ impl Planner<'_> {
     }
 }
 
-/// A map, folded if it is constant. Of equal keys, the last one counts.
+/// A map, folded if it is constant. The last of several equal keys wins.
 pub(super) fn map(nodes: Vec<(Node, Node, bool)>) -> Node {
     let mut out: BTreeMap<_, Val<'static>> = BTreeMap::new();
     for (key, value, optional) in &nodes {

@@ -83,7 +83,7 @@ fn is_underestimated(source: &str, env: &Environment) -> bool {
 }
 
 #[test]
-fn estimates_are_below_the_cost_where_those_of_cel_go_are() {
+fn estimates_below_the_cost_match_those_of_cel_go() {
     let (env, tree, any) = (env(), object(), json!({"a": [1]}));
     let value = |name, tree| Variable {
         name,

@@ -9,7 +9,7 @@ use torana_apimachinery::{Map, Str, Value};
 /// A list, borrowed from the input or computed.
 #[derive(Clone, Debug)]
 pub enum List<'a> {
-    /// Of the input, with the schema of the list.
+    /// Part of the input, with the schema of the list.
     Tree(&'a [Value], &'a Schema),
     /// Computed; shared, so that cloning a value is cheap.
     Shared(Arc<Vec<Val<'a>>>),
@@ -20,7 +20,7 @@ pub enum List<'a> {
 /// A map, borrowed from the input or computed.
 #[derive(Clone, Debug)]
 pub enum Dict<'a> {
-    /// Of the input, with the schema of its values.
+    /// Part of the input, with the schema of its values.
     Tree(&'a Map, &'a Schema),
     /// Computed; shared as computed lists are.
     Shared(Arc<BTreeMap<Key<'a>, Val<'a>>>),

@@ -41,7 +41,7 @@ impl<'a> Val<'a> {
                 true
             }
             (Self::Object(a, of), Self::Object(b, _)) => return same_objects(a, b, of),
-            // Of an unknown type on one side at least: fields are compared as entries.
+            // The type of at least one side is unknown: fields are compared as entries.
             (Self::Object(a, _), Self::Map(b)) | (Self::Map(b), Self::Object(a, _)) => {
                 return Self::Map(Dict::Tree(a, &DYN)).equals(&Self::Map(b.clone()));
             }

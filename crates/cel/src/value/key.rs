@@ -6,14 +6,11 @@ use std::cmp::Ordering;
 
 /// A key of a computed map. Numbers that are equal are the same key, whatever their type.
 #[derive(Clone, Debug)]
+#[allow(missing_docs, reason = "the names are the language's")]
 pub enum Key<'a> {
-    /// A boolean.
     Bool(bool),
-    /// An integer.
     Int(i64),
-    /// An unsigned integer.
     Uint(u64),
-    /// A string.
     String(Text<'a>),
 }
 

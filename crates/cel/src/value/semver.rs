@@ -24,7 +24,7 @@ pub(crate) enum ParseError {
     Empty,
     #[error("No Major.Minor.Patch elements found")]
     TooFewNumbers,
-    /// Of the major, minor or patch number.
+    /// In the major, minor or patch number.
     #[error("Invalid character(s) found in {part} number {text:?}")]
     NumberCharacters { part: &'static str, text: String },
     #[error("{} number must not contain leading zeroes {text:?}", capitalized(part))]

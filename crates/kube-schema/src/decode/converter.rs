@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_error_is_that_of_gos_struct() {
+    fn the_first_error_follows_the_field_order_of_gos_struct() {
         let def = crate::by_gvk("", "v1", "Pod").unwrap();
         let error = |spec: Value| coerce(def, &mut json!({ "spec": spec })).unwrap_err().0;
         // `containers` precede `restartPolicy`, and `resources` precede `terminationMessagePolicy`.

@@ -91,7 +91,7 @@ impl Empties {
 }
 
 impl Segment {
-    /// What is left of a path behind this segment; `None` if the path goes elsewhere.
+    /// The rest of a path after this segment; `None` if the path goes elsewhere.
     fn behind<'p>(&self, path: &'p str) -> Option<&'p str> {
         let bracketed = |text: &str| path.strip_prefix('[')?.strip_prefix(text)?.strip_prefix(']');
         match self {

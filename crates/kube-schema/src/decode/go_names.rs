@@ -6,7 +6,7 @@ use crate::{Field, Ty, TypeDef};
 /// Go types of fields that do not follow from the schema, and embedded structs; the file describes its format.
 const GO_TYPES: &str = include_str!("go_types.txt");
 
-/// What is known of a field beyond the schema: its Go type, if that does not follow from the schema, and the
+/// Facts about a field that the schema lacks: its Go type, if that does not follow from the schema, and the
 /// embedded structs that contain it.
 #[derive(Clone, Copy, Default)]
 struct GoField {

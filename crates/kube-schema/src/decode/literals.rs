@@ -122,7 +122,7 @@ fn value(ty: Ty, r: &mut TextReader<'_>, v: &mut Value) {
         }
         (Ty::Quantity, Some(b'-' | b'0'..=b'9')) => {
             let text = r.skip();
-            // Of a repeated member, the last one is in the tree. Numbers beyond all doubles have a substitute there.
+            // If a member is repeated, the last one is in the tree. Numbers beyond all doubles have a substitute there.
             let number = text.parse::<f64>().unwrap_or_default();
             if matches!(*v, Value::Float(f) if f == number || number.is_infinite()) {
                 *v = Value::from(text);

@@ -39,7 +39,7 @@ fn illegal_at(text: &[u8]) -> usize {
         .iter()
         .enumerate()
         .filter(|(_, byte)| !matches!(byte, b'\r' | b'\n'));
-    // Of the current group of four.
+    // Characters of the current group of four.
     let mut digits = 0;
     while let Some((at, byte)) = rest.next() {
         match byte {

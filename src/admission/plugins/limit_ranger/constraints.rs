@@ -33,6 +33,7 @@ impl Constrained<'_> {
         let [asked, limited, bound] = comparable([request, limit, Some(least)]);
         let rule = format!("minimum {name} usage per {} is {least}", self.kind);
         match (request, limit) {
+            // The two spaces are upstream's.
             (None, _) => Some(format!("{rule}.  No request is specified")),
             (Some(request), _) if asked < bound => Some(format!("{rule}, but request is {request}")),
             (_, Some(limit)) if limited < bound => Some(format!("{rule}, but limit is {limit}")),
@@ -162,6 +163,7 @@ pub(super) fn of_claim(claim: &Value, limits: &[Value]) -> Violations {
             requests: list(claim.at(&["spec", "resources", "requests"])),
             limits: List::new(),
         };
+        // No ratios, as upstream: a claim has no limit to compare its request with.
         let (least, most) = (list(item.get("min")), list(item.get("max")));
         let least = least.into_iter().filter_map(|(k, v)| measured.minimum(k, v));
         let most = most.into_iter().filter_map(|(k, v)| measured.maximum_request(k, v));

@@ -66,6 +66,7 @@ pub(super) fn apply(pod: &mut Value, range: &Value) -> Result<(), DefaultsError>
     for (list, what) in [("containers", "container"), ("initContainers", "init container")] {
         let containers = pod.at_mut(&["spec", list]).and_then(Value::as_array_mut);
         for container in containers.into_iter().flatten() {
+            // Before each container, so that the excess is at most the defaults of one.
             if given > MAX {
                 return Err(DefaultsError::TooMany);
             }

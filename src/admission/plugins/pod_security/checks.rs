@@ -54,8 +54,10 @@ const fn restricted(versions: &'static [(u32, Run)]) -> Check {
 /// No check changes after v1.35, so later versions and `latest` are equivalent to it.
 const CHECKS: &[Check] = &[
     baseline(&[(0, baseline::app_armor)], NEVER),
+    // The restricted check of capabilities includes this one.
     baseline(&[(0, baseline::capabilities)], 22),
     baseline(&[(0, baseline::host_namespaces)], NEVER),
+    // The restricted check of volume types includes this one.
     baseline(&[(0, baseline::host_path_volumes)], 0),
     baseline(&[(0, baseline::host_ports)], NEVER),
     baseline(&[(34, baseline::probe_and_lifecycle_hosts)], NEVER),

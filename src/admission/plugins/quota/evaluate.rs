@@ -161,6 +161,7 @@ pub(super) fn evaluate(
     evaluator: &Evaluator<'_>,
     limited: &[LimitedResource],
 ) -> Result<Vec<Option<Amounts>>, Rejection> {
+    // By the index of `quotas`, of which most may not apply.
     let mut charges: Vec<Option<Amounts>> = vec![None; quotas.len()];
     let (mut applicable, covered_scopes) = applicable(quotas, write, evaluator, limited)?;
     if applicable.is_empty() && limited.is_empty() {
@@ -168,6 +169,7 @@ pub(super) fn evaluate(
     }
 
     let usage = evaluator.usage(write.object);
+    // An amount below zero would give quota back.
     let negative: Vec<&str> = usage
         .iter()
         .filter(|(_, q)| q.signum() < 0)

@@ -70,6 +70,7 @@ fn charged(requests: &List<'_>, limits: &List<'_>) -> Amounts {
         }
     }
     for (name, quantity) in limits {
+        // Huge pages cannot be overcommitted: their limit equals their request.
         if matches!(*name, "cpu" | "memory" | "ephemeral-storage") {
             amounts.insert(format!("limits.{name}"), *quantity);
         }

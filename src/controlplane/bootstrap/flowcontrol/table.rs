@@ -7,7 +7,6 @@ use crate::json;
 /// How a priority level limits requests.
 #[derive(Clone, Copy)]
 pub(super) enum Limit {
-    /// Not limited.
     Exempt,
     /// Excess requests are rejected.
     Reject {
@@ -53,7 +52,6 @@ pub(super) const LEVELS: &[Level] = &[
 /// The requests a flow schema matches.
 #[derive(Clone, Copy)]
 pub(super) enum Matches {
-    /// All requests.
     Everything,
     /// `/healthz`, `/livez`, `/readyz`.
     Probes,

@@ -16,7 +16,7 @@ pub(super) const AUTOUPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate
 pub(super) const EVENTS: &str = "core,events.k8s.io events create,patch,update";
 const API_GROUP: &str = "rbac.authorization.k8s.io";
 
-/// A default role.
+/// A Role or ClusterRole that the server creates and keeps complete.
 pub(super) struct Role {
     pub name: &'static str,
     /// Empty for a ClusterRole.
@@ -29,7 +29,7 @@ pub(super) struct Role {
     pub rules: &'static [&'static str],
 }
 
-/// A default binding.
+/// A RoleBinding or ClusterRoleBinding that the server creates and keeps complete.
 pub(super) struct Binding {
     pub name: &'static str,
     /// Empty for a ClusterRoleBinding.

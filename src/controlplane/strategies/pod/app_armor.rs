@@ -16,7 +16,7 @@ fn profile(text: &str) -> Option<Value> {
         "runtime/default" => Some(json!({"type": "RuntimeDefault"})),
         _ => text
             .strip_prefix("localhost/")
-            // What validation accepts in the field.
+            // The same check as the validation of the field.
             .filter(|local| !local.is_empty() && local.trim() == *local && local.len() <= MAX_LOCAL)
             .map(|local| json!({"type": "Localhost", "localhostProfile": local})),
     }

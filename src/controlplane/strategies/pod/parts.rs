@@ -3,21 +3,16 @@
 use crate::apimachinery::object::restore;
 use crate::apimachinery::value::Value;
 use crate::controlplane::fields::elements_mut;
-use crate::controlplane::strategies::common::keep_meta;
+use crate::controlplane::strategies::common::reset_meta;
 use std::collections::{HashMap, VecDeque};
 
-/// For `pods/ephemeralcontainers`: restores everything except the ephemeral containers, the managed fields
-/// and the resource version.
+/// For `pods/ephemeralcontainers`: restores everything except the ephemeral containers and the metadata that a status
+/// update may change too.
 pub(super) fn keep_all_but_ephemeral_containers(new: &mut Value, old: &Value) {
     let mut pod = old.clone();
-    for path in [
-        // Metadata of the write itself: its precondition and the ownership computed for it.
-        &["metadata", "managedFields"][..],
-        &["metadata", "resourceVersion"],
-        &["spec", "ephemeralContainers"],
-    ] {
-        restore(&mut pod, new, path);
-    }
+    restore(&mut pod, new, &["spec", "ephemeralContainers"]);
+    restore(&mut pod, new, &["metadata"]);
+    reset_meta(&mut pod, old);
     *new = pod;
 }
 
@@ -52,7 +47,7 @@ pub(super) fn keep_all_but_resources(new: &mut Value, old: &Value) {
     }
     new.set(&["spec"], spec);
     restore(new, old, &["status"]);
-    keep_meta(new, old);
+    reset_meta(new, old);
 }
 
 /// Keeps stored observed generations where the update has none, so that an older kubelet does not clear them.
@@ -115,6 +110,20 @@ mod tests {
         let sent = more.clone();
         keep_all_but_resources(&mut more, &old);
         assert_eq!(more, sent);
+    }
+
+    #[test]
+    fn subresources_reset_the_metadata_that_a_status_update_resets() {
+        let spec = json!({"containers": [{"name": "a"}]});
+        let old = json!({"metadata": {"name": "p", "labels": {"x": "y"}}, "spec": (spec.clone())});
+        for keep in [keep_all_but_ephemeral_containers, keep_all_but_resources] {
+            let mut new = json!({"metadata": {"name": "p", "deletionTimestamp": "2030-01-01T00:00:00Z",
+                "deletionGracePeriodSeconds": 1, "generateName": "g", "labels": {"x": "z"}}, "spec": (spec.clone())});
+            keep(&mut new, &old);
+            // The rest is for validation to judge.
+            let want = json!({"name": "p", "deletionGracePeriodSeconds": 1, "generateName": "g", "labels": {"x": "y"}});
+            assert_eq!(new.get("metadata"), &want);
+        }
     }
 
     #[test]

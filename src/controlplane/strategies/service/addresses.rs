@@ -87,7 +87,7 @@ impl AddressRegistry for IpAddressStore {
             manager: Some("kube-apiserver".to_owned()),
             ..WriteOptions::default()
         };
-        // As the server: whoever writes a Service needs no permission for IPAddresses.
+        // As the server: a user who writes a Service needs no permission for IPAddresses.
         match store.create(&Context::system(""), object, &options).await {
             Ok(_) => Ok(true),
             Err(e) if e.reason == "AlreadyExists" => Ok(false),

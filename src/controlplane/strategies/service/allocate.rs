@@ -2,7 +2,7 @@
 //!
 //! Entry points: [`ServiceAllocators::begin_create`] and [`ServiceAllocators::begin_update`]. A
 //! [`PendingAllocation`] tracks what the write has allocated and releases it on failure
-//! ([`PendingAllocation::end`]) or drop. What an update frees is released only once the write is durable
+//! ([`PendingAllocation::end`]) or drop. Numbers that an update frees are released only once the write is durable
 //! (`updated`): until then the write may fail, and the Service would still need it. A cluster IP belongs to a
 //! Service once its IPAddress object exists; the allocator in memory is only a hint. The submodules choose
 //! the numbers.

@@ -241,7 +241,7 @@ async fn health_check_ports_follow_the_traffic_policy() {
 }
 
 #[tokio::test]
-async fn health_check_of_a_full_range_is_refused_in_upstreams_words() {
+async fn health_check_of_a_full_range_is_refused_with_upstreams_message() {
     let s = strategy();
     let mut claim = s.node_ports.read().await.unwrap();
     claim.ports.extend(30000..=32767);
@@ -289,7 +289,7 @@ async fn headless_service_without_selector_has_both_families() {
 }
 
 #[tokio::test]
-async fn impossible_families_are_refused_in_upstreams_words() {
+async fn impossible_families_are_refused_with_upstreams_message() {
     let s = strategy();
     for (spec, why) in [
         (
@@ -312,16 +312,17 @@ async fn impossible_families_are_refused_in_upstreams_words() {
 }
 
 #[tokio::test]
-async fn dry_run_invents_ports_after_the_greatest() {
+async fn a_dry_run_picks_unused_ports_after_the_greatest() {
     let s = strategy();
-    let spec =
-        json!({"type": "LoadBalancer", "externalTrafficPolicy": "Local", "ports": [{"port": 80, "nodePort": 31990}]});
-    let mut v = new("e", spec);
-    s.default(&mut v);
-    s.prepare_create(&mut v);
-    let dry = Context { dry_run: true, ..cx() };
-    s.begin(&dry, &mut v, None).await.unwrap();
-    assert_eq!(v.at(&["spec", "healthCheckNodePort"]), &json!(31991));
+    for (asked, health) in [(31990, 31991i64), (i64::from(i32::MIN), 1)] {
+        let mut v = new("e", json!({"type": "LoadBalancer", "externalTrafficPolicy": "Local"}));
+        v.set(&["spec", "ports"], vec![json!({"port": 80, "nodePort": asked})]);
+        s.default(&mut v);
+        s.prepare_create(&mut v);
+        let dry = Context { dry_run: true, ..cx() };
+        s.begin(&dry, &mut v, None).await.unwrap();
+        assert_eq!(v.at(&["spec", "healthCheckNodePort"]), &health.into(), "{asked}");
+    }
 }
 
 #[tokio::test]
@@ -334,6 +335,23 @@ async fn update_rejects_duplicate_node_ports() {
     doubled.set(&["spec", "ports"], vec![port.clone(), port]);
     let e = update(&s, doubled, &a).await.unwrap_err();
     assert_eq!((e.code, e.message.as_str()), (500, "duplicate nodePort: {TCP 31989}"));
+}
+
+#[tokio::test]
+async fn the_node_port_of_an_external_name_is_not_refused_later() {
+    let s = strategy();
+    // Outside of the range, and inside.
+    for (name, port, held) in [("low", 80i64, 0), ("high", 31988, 1)] {
+        let mut spec = json!({"type": "ExternalName", "externalName": "a.example.com"});
+        spec.set(&["ports"], vec![json!({"port": 80, "nodePort": port})]);
+        let external = create(&s, new(name, spec)).await.unwrap();
+        assert_eq!(s.allocators.ports.allocated(), 0);
+        let mut exposed = external.clone();
+        exposed.set(&["spec", "type"], "NodePort");
+        let exposed = update(&s, exposed, &external).await.unwrap();
+        assert_eq!(exposed.at(&["spec", "ports"]).items()[0].get("nodePort"), &port.into());
+        assert_eq!(s.allocators.ports.allocated(), held, "{name}");
+    }
 }
 
 #[tokio::test]

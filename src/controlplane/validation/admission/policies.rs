@@ -71,7 +71,7 @@ pub(crate) fn policy(v: &Value, old: Option<&Value>, mutating: bool) -> ErrorLis
         true => mutations(&mut out, spec, &path, &mut compiled),
         false => validations(&mut out, v, spec, &path, &mut compiled),
     }
-    // Whatever is left, such as errors at places not visited above, must not be lost.
+    // The remaining errors, such as those of fields not visited above, must not be lost.
     compiled.report(&mut out, "");
     out
 }

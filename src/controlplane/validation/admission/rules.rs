@@ -156,7 +156,7 @@ mod tests {
     use crate::json;
 
     #[test]
-    fn names_are_reported_before_what_the_rule_lacks() {
+    fn names_are_reported_before_missing_fields_of_the_rule() {
         let mut out = ErrorList::new();
         let v = json!({"resourceNames": ["a", "a/b", "a"], "operations": ["CREATE"], "apiVersions": ["v1"], "resources": ["x"]});
         named_rule(&mut out, &v, &FieldPath::new("r"));

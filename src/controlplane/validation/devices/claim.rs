@@ -23,7 +23,7 @@ impl<'a> Requests<'a> {
     pub(super) fn of(devices: &'a Value) -> Self {
         let alternatives = |r: &'a Value| r.get("firstAvailable").items().iter().map(|s| s.str_at(&["name"]));
         let requests = devices.get("requests").items().iter();
-        // Of several requests with one name, the last one wins.
+        // If several requests have the same name, the last one wins.
         Self(
             requests
                 .map(|r| (r.str_at(&["name"]), alternatives(r).collect()))

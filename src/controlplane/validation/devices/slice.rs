@@ -93,7 +93,7 @@ fn checked(v: &Value, old: Option<&Value>) -> ErrorList {
     let at = path.child("devices");
     let each = spec.get("perDeviceNodeSelection").as_bool() == Some(true);
     let all = at_most(&mut out, spec.get("devices"), most, &at);
-    // Of several devices with one name, the first one wins.
+    // If several devices have the same name, the first one wins.
     let mut was: HashMap<&str, &Value> = HashMap::new();
     for d in old.map_or(&[][..], |o| o.at(&["spec", "devices"]).items()) {
         was.entry(d.str_at(&["name"])).or_insert(d);

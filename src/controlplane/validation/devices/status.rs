@@ -59,7 +59,7 @@ pub(crate) fn claim_status(new: &Value, old: &Value) -> ErrorList {
     }
 
     let results = allocation.at(&["devices", "results"]).items();
-    // Of the new allocation: device status may be written together with it.
+    // Devices of the new allocation: device status may be written together with it.
     let allocated: Seen<String> = results.iter().map(device_id).collect();
     let at = path.child("devices");
     let devices = status.get("devices").items();

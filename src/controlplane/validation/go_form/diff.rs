@@ -1,12 +1,21 @@
 //! Unified diffs with three lines of context, in the format of upstream's `diff` package. Entry point:
 //! [`unified`]. Time and output are bounded, because the inputs come from clients. Headers with file names are left
 //! out, as upstream.
+//!
+//! Lines are aligned as by Go's `difflib`: the longest block of equal lines first, then what is before and after it. This
+//! is not always the shortest edit script, but it decides which of many equal lines count as changed.
+
+use crate::interrupt::checkpoint;
+use std::collections::HashMap;
+use std::ops::Range;
 
 // Also decides which changes share a hunk, so it must equal upstream's.
 const CONTEXT: usize = 3;
 
-/// Upper bound on the compared pairs of lines; the search takes quadratic time and memory.
-const MAX_CELLS: usize = 1 << 20;
+/// Upper bound on the compared pairs of lines; the search takes quadratic time.
+const MAX_PAIRS: usize = 1 << 20;
+/// Number of new lines from which on frequent ones are not searched for.
+const MANY: usize = 200;
 /// Output length in bytes after which further hunks are omitted.
 const MAX_TEXT: usize = 64 * 1024;
 
@@ -18,60 +27,124 @@ enum Step {
     Add,
 }
 
-/// The shortest edit script, from the longest common subsequence between the common prefix and suffix.
-fn edit(old: &[String], new: &[String]) -> Vec<Step> {
-    // Most updates change a few lines, so little is left for the quadratic search.
-    let head = old.iter().zip(new).take_while(|(a, b)| a == b).count();
-    // From what the prefix left over: otherwise repeated lines would be counted in both.
-    let tail = old[head..]
-        .iter()
-        .rev()
-        .zip(new[head..].iter().rev())
-        .take_while(|(a, b)| a == b)
-        .count();
-    let (a, b) = (&old[head..old.len() - tail], &new[head..new.len() - tail]);
-    // `saturating_mul`, as the lengths are the client's; the table below is allocated from them.
-    if a.len().saturating_mul(b.len()) > MAX_CELLS {
-        // Too large to search: drop all differing old lines, then add all new ones.
-        let steps = [
-            (Step::Keep, head),
-            (Step::Drop, a.len()),
-            (Step::Add, b.len()),
-            (Step::Keep, tail),
-        ];
-        let steps = steps.into_iter().flat_map(|(step, n)| std::iter::repeat_n(step, n));
-        return steps.collect();
+/// Equal lines: the index of the first in the old text and in the new one, and their number.
+#[derive(Clone, Copy)]
+struct Block {
+    old: usize,
+    new: usize,
+    len: usize,
+}
+
+struct Matcher<'t> {
+    old: &'t [String],
+    new: &'t [String],
+    /// Where each line is in the new text, ascending.
+    places: HashMap<&'t str, Vec<usize>>,
+    /// Pairs of lines that may still be compared.
+    pairs: usize,
+}
+
+impl<'t> Matcher<'t> {
+    fn new(old: &'t [String], new: &'t [String]) -> Self {
+        let mut places: HashMap<&str, Vec<usize>> = HashMap::new();
+        for (j, line) in new.iter().enumerate() {
+            places.entry(line).or_default().push(j);
+        }
+        // `difflib` does the same: brackets and absent fields say little about what belongs together.
+        if new.len() >= MANY {
+            places.retain(|_, at| at.len() <= new.len() / 100 + 1);
+        }
+        Self {
+            old,
+            new,
+            places,
+            pairs: MAX_PAIRS,
+        }
     }
-    let width = b.len() + 1;
-    // `common[i][j]` is the length of the longest common subsequence of `a[i..]` and `b[j..]`; filled from
-    // the end, so that the script can be read off from the start. `u32` halves the memory of the table.
-    let mut common = vec![0u32; (a.len() + 1) * width];
-    for i in (0..a.len()).rev() {
-        crate::interrupt::checkpoint();
-        for j in (0..b.len()).rev() {
-            common[i * width + j] = if a[i] == b[j] {
-                common[(i + 1) * width + j + 1] + 1
-            } else {
-                common[(i + 1) * width + j].max(common[i * width + j + 1])
+
+    /// The blocks of equal lines, in their order.
+    fn blocks(mut self) -> Vec<Block> {
+        let mut blocks = Vec::new();
+        // A stack of its own: texts of thousands of lines nest as deep.
+        let mut ranges = vec![(0..self.old.len(), 0..self.new.len())];
+        while let Some((old, new)) = ranges.pop() {
+            // Beyond the bound, the lines that are left count as changed.
+            let Some(block) = self.longest(&old, &new) else {
+                continue;
+            };
+            ranges.push((old.start..block.old, new.start..block.new));
+            ranges.push((block.old + block.len..old.end, block.new + block.len..new.end));
+            blocks.push(block);
+        }
+        blocks.sort_unstable_by_key(|b| b.old);
+        blocks
+    }
+
+    /// The longest block in these ranges, of several the first; `None` if they have no line in common.
+    fn longest(&mut self, old: &Range<usize>, new: &Range<usize>) -> Option<Block> {
+        let mut best = Block {
+            old: old.start,
+            new: new.start,
+            len: 0,
+        };
+        // The blocks that end with the line before: the new line each ends with, and its length.
+        let mut before: Vec<(usize, usize)> = Vec::new();
+        for i in old.clone() {
+            checkpoint();
+            let places = self.places.get(self.old[i].as_str()).map_or(&[][..], Vec::as_slice);
+            let from = places.partition_point(|j| *j < new.start);
+            let to = places.partition_point(|j| *j < new.end);
+            self.pairs = self.pairs.checked_sub(1 + to - from)?;
+            let mut here = Vec::with_capacity(to - from);
+            for &j in &places[from..to] {
+                let longer = before.binary_search_by_key(&j, |(end, _)| end + 1);
+                let len = longer.map_or(1, |at| before[at].1 + 1);
+                here.push((j, len));
+                if len > best.len {
+                    best = Block {
+                        old: i + 1 - len,
+                        new: j + 1 - len,
+                        len,
+                    };
+                }
+            }
+            before = here;
+        }
+        Some(self.extended(best, old, new)).filter(|block| block.len > 0)
+    }
+
+    /// Adds the equal lines around a block, among them those that are not searched for.
+    fn extended(&self, mut block: Block, old: &Range<usize>, new: &Range<usize>) -> Block {
+        while block.old > old.start && block.new > new.start && self.old[block.old - 1] == self.new[block.new - 1] {
+            block = Block {
+                old: block.old - 1,
+                new: block.new - 1,
+                len: block.len + 1,
             };
         }
+        let rest = self.old[block.old + block.len..old.end].iter();
+        let rest = rest.zip(&self.new[block.new + block.len..new.end]);
+        block.len += rest.take_while(|(a, b)| a == b).count();
+        block
     }
-    let mut steps = vec![Step::Keep; head];
+}
+
+/// The edit script that keeps the blocks of equal lines.
+fn edit(old: &[String], new: &[String]) -> Vec<Step> {
+    let mut steps = Vec::with_capacity(old.len().max(new.len()));
+    let mut extend = |step, n| steps.extend(std::iter::repeat_n(step, n));
     let (mut i, mut j) = (0, 0);
-    while i < a.len() || j < b.len() {
-        if i < a.len() && j < b.len() && a[i] == b[j] {
-            steps.push(Step::Keep);
-            (i, j) = (i + 1, j + 1);
-        } else if i < a.len() && (j == b.len() || common[(i + 1) * width + j] >= common[i * width + j + 1]) {
-            // `>=`: on a tie, drops come before additions.
-            steps.push(Step::Drop);
-            i += 1;
-        } else {
-            steps.push(Step::Add);
-            j += 1;
-        }
+    let end = Block {
+        old: old.len(),
+        new: new.len(),
+        len: 0,
+    };
+    for block in Matcher::new(old, new).blocks().into_iter().chain([end]) {
+        extend(Step::Drop, block.old - i);
+        extend(Step::Add, block.new - j);
+        extend(Step::Keep, block.len);
+        (i, j) = (block.old + block.len, block.new + block.len);
     }
-    steps.extend(std::iter::repeat_n(Step::Keep, tail));
     steps
 }
 
@@ -134,6 +207,38 @@ mod tests {
             "@@ -1,5 +1,5 @@\n 0\n-1\n+x\n 2\n 3\n 4\n@@ -18,3 +18,4 @@\n 17\n 18\n 19\n+end\n"
         );
         assert_eq!(unified(&old, &old), "");
+    }
+
+    #[test]
+    fn the_longest_block_of_equal_lines_is_kept() {
+        let lines = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        // The shortest script would keep the first `a`.
+        assert_eq!(
+            unified(&lines("a b"), &lines("a c a b")),
+            "@@ -1,2 +1,4 @@\n+a\n+c\n a\n b\n"
+        );
+        // Among equal items, the one outside of the longest block is dropped.
+        assert_eq!(
+            unified(&lines("s [ { x 1 } { x 2 } ]"), &lines("s [ { x 2 } ]")),
+            "@@ -1,9 +1,5 @@\n s\n [\n-{\n-x\n-1\n-}\n {\n x\n 2\n"
+        );
+    }
+
+    #[test]
+    fn frequent_lines_of_a_long_text_align_nothing() {
+        let old = ["p", "p", "p", "u", "z"].map(str::to_owned);
+        let mut new = vec!["p".to_owned(); MANY + 1];
+        new[0] = "u".into();
+        let diff = unified(&old, &new);
+        assert!(
+            diff.starts_with("@@ -1,5 +1,201 @@\n-p\n-p\n-p\n u\n-z\n+p\n"),
+            "{diff}"
+        );
+        let diff = unified(&old, &new[..20]);
+        assert!(
+            diff.starts_with("@@ -1,5 +1,20 @@\n+u\n p\n p\n p\n-u\n-z\n+p\n"),
+            "{diff}"
+        );
     }
 
     #[test]

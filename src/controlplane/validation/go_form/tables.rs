@@ -7,7 +7,7 @@ mod pods;
 mod sources;
 
 use super::Field;
-use super::Printing::{Any, Bool, Int, List, Ptr, Str, Struct};
+use super::Printing::{Any, Bool, Int, List, Ptr, Str, Struct, Template};
 pub(super) use meta::META;
 use pods::{
     AFFINITY, APP_ARMOR, CAPABILITIES, CLAIM_PART, DNS, ENV_FROM, FILE_KEY, HOST_ALIAS, LIFECYCLE, NODE_SELECTOR,
@@ -108,6 +108,13 @@ const DOWNWARD_VOLUME: &[Field] = &[
     ("DefaultMode", "defaultMode", Any),
 ];
 
+/// `EphemeralVolumeSource`, with the `PersistentVolumeClaimTemplate` in it.
+const EPHEMERAL_VOLUME: &[Field] = &[(
+    "VolumeClaimTemplate",
+    "volumeClaimTemplate",
+    Template(&[("Spec", "spec", Struct(CLAIM_SPEC))]),
+)];
+
 /// `Volume`, with the embedded `VolumeSource`.
 const VOLUME: &[Field] = &[
     ("Name", "name", Str),
@@ -143,7 +150,7 @@ const VOLUME: &[Field] = &[
     ("ScaleIO", "scaleIO", Ptr(sources::SCALE_IO)),
     ("StorageOS", "storageos", Ptr(sources::STORAGE_OS)),
     ("CSI", "csi", Ptr(sources::CSI)),
-    ("Ephemeral", "ephemeral", Any),
+    ("Ephemeral", "ephemeral", Ptr(EPHEMERAL_VOLUME)),
     ("Image", "image", Ptr(sources::IMAGE)),
 ];
 

@@ -29,7 +29,7 @@ impl Changes<'_> {
         !same(self.new.at(&["status", key]), self.old.at(&["status", key]))
     }
 
-    /// Of a pointer in Go: absent and zero differ.
+    /// Whether a field changed that is a pointer in Go: absent and zero differ.
     fn pointer(&self, key: &str) -> bool {
         self.new.at(&["status", key]) != self.old.at(&["status", key])
     }

@@ -236,7 +236,7 @@ fn taken_keys(out: &mut ErrorList, v: &Value, at: &FieldPath) {
     let selector = v.get("labelSelector");
     let labels = selector.get("matchLabels").as_object();
     let mut seen: Seen<&str> = labels.into_iter().flat_map(|m| m.keys()).collect();
-    // Of equal keys, the index of the last one is reported.
+    // For duplicate keys, the index of the last one is reported.
     let keys = strings(v.get("matchLabelKeys")).into_iter().enumerate();
     let keys: HashMap<&str, usize> = keys.map(|(i, key)| (key, i)).collect();
     for e in selector.get("matchExpressions").items() {

@@ -274,7 +274,7 @@ pub(super) fn os(out: &mut ErrorList, spec: &Value, path: &FieldPath) {
                 // pointers.
                 let is_set = match holder.get(key) {
                     Value::Bool(false) => matches!(*key, "hostUsers" | "shareProcessNamespace"),
-                    // Of the lists, upstream counts the elements of `sysctls` only.
+                    // Upstream ignores `sysctls` without elements; `supplementalGroups` only has to be present.
                     Value::Array(a) => *key == "supplementalGroups" || !a.is_empty(),
                     v => !v.is_null(),
                 };

@@ -5,7 +5,7 @@ use super::{affinity, container, resources, security, spec};
 use crate::apimachinery::value::Value;
 
 impl Tolerated {
-    /// What an update of a pod or template with the spec `old` may break; nothing if there is none.
+    /// The rules that an update of a pod or template with the spec `old` may break; none without a stored spec.
     pub(super) fn by(old: Option<&Value>) -> Self {
         let Some(old) = old else { return Self::default() };
         Self {
@@ -34,7 +34,7 @@ mod tests {
     }
 
     #[test]
-    fn an_update_may_break_only_what_the_stored_spec_breaks() {
+    fn an_update_may_break_only_rules_that_the_stored_spec_breaks() {
         let selector = json!({"matchExpressions": [{"key": "k", "operator": "In", "values": ["not valid"]}]});
         let required = "requiredDuringSchedulingIgnoredDuringExecution";
         let mut pods = json!({});

@@ -106,7 +106,7 @@ fn daemon_set_errors_have_upstreams_order() {
 }
 
 #[test]
-fn a_rollback_is_to_no_negative_revision() {
+fn a_rollback_revision_is_not_negative() {
     let mut v = with(defaults::deployment, &[(&["progressDeadlineSeconds"], json!(-1))]);
     v.set(&["metadata", "annotations", ROLLBACK_TO], "-2");
     let errors = aggregate(&deployment(&v));

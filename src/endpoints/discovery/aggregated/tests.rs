@@ -88,7 +88,7 @@ fn any_clause_with_the_current_version_is_served() {
 }
 
 #[test]
-fn requests_that_come_together_after_a_change_render_once() {
+fn concurrent_requests_after_a_change_render_once() {
     let d = with(&[("a", "v1", 10, 1)]);
     let parts = d.lock();
     let (started, starts) = std::sync::mpsc::channel();

@@ -287,7 +287,7 @@ impl Frames {
     }
 }
 
-/// What upstream's bookmarks contain besides their metadata: an empty object of the kind, converted to the version.
+/// The object of upstream's bookmarks, without their metadata: an empty object of the kind, converted to the version.
 fn empty_object(resource: &Resource) -> Value {
     let mut object = Value::object();
     object.set(&["apiVersion"], resource.gvk().api_version());

@@ -57,7 +57,7 @@ fn read(mut stream: Stream) -> (Vec<usize>, bool) {
 }
 
 #[tokio::test]
-async fn an_event_that_may_not_be_held_ends_the_stream_before_it() {
+async fn an_event_over_the_memory_limit_ends_the_stream() {
     let (all, ended) = read(stream(&[10, CHUNK, 10], None));
     assert_eq!((all.len(), ended), (3, false), "{all:?}");
     let bounds = WatchBounds {
@@ -88,7 +88,7 @@ fn the_longest_timeout_a_client_can_ask_for_is_bounded() {
 }
 
 #[test]
-fn an_object_that_stops_matching_is_as_heavy_as_it_was() {
+fn the_weight_of_a_deletion_is_that_of_the_object_it_sends() {
     let entry = |size: usize, revision| {
         let object: Value = json!({"metadata": {"name": "a"}, "data": {"text": ("x".repeat(size))}});
         Arc::new(Draft::new(&object, Vec::new()).into_entry("a", Revision(revision)))

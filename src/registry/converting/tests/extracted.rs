@@ -91,7 +91,7 @@ async fn large_objects_are_read_once_for_all_watches_and_off_the_reactor() {
 }
 
 #[tokio::test]
-async fn a_poll_converts_one_batch_though_nothing_of_it_is_selected() {
+async fn a_poll_converts_one_batch_even_if_nothing_is_selected() {
     let stored = stored();
     let conversion = Arc::new(Renaming::default());
     let v2 = over(&stored, &versions(&conversion, 0), 1);

@@ -39,7 +39,7 @@ async fn readers_of_an_object_share_one_call() {
     let others = futures_util::future::join_all((0..20).map(|_| v2.get("a", MinRevision::Any)));
     let mut others = others.boxed();
     assert!((&mut others).now_or_never().is_none());
-    // Whoever asked first is gone; the others go on with its call.
+    // The first reader is cancelled; the others continue to share its call.
     drop(first);
     for got in others.await {
         assert_eq!(got.unwrap().unwrap().decode().api_version(), "g/v2");

@@ -46,7 +46,7 @@ async fn fields_are_selected_in_the_served_version() {
 }
 
 #[tokio::test]
-async fn a_filtered_watch_sees_objects_come_and_go_as_the_served_version_does() {
+async fn a_filtered_watch_selects_objects_in_the_served_version() {
     for relabels in [false, true] {
         let stored = stored();
         let conversion = Arc::new(Renaming {
@@ -93,7 +93,7 @@ async fn a_filtered_watch_sees_objects_come_and_go_as_the_served_version_does() 
 }
 
 #[tokio::test]
-async fn a_filtered_watch_tests_entries_that_became_known_after_their_event() {
+async fn a_filtered_watch_tests_entries_read_after_their_event() {
     let stored = stored();
     let kind = versions(&Arc::new(Renaming::default()), 0);
     let v1 = over(&stored, &kind, 0);

@@ -189,7 +189,6 @@ pub(crate) fn decode_owned(list: Value) -> Result<Vec<ManagedEntry>, MalformedEn
     let all = list.into_iter().map(ManagedEntry::decode);
     let mut all = all.collect::<Result<Vec<ManagedEntry>, MalformedEntry>>()?;
     // Upstream decodes into a map keyed by identity, so later entries overwrite earlier ones.
-    // Of entries with the same identity the last one wins.
     // Collected first and removed in one pass: the list is the client's, and removing one by one would be quadratic.
     let again: BTreeSet<usize> = {
         let mut last = BTreeMap::new();

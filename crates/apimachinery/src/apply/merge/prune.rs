@@ -3,6 +3,7 @@
 //! Start at [`prune`]. A field stays if another manager owns it; ownership is resolved in the version each manager recorded
 //! its fields in (`prune` and `addBackOwnedItems` in structured-merge-diff's `merge/update.go`).
 
+use crate::apply::changes::MAX_SHAPES;
 use crate::apply::fieldset::{FieldSet, PathElement};
 use crate::apply::managed::ManagedEntry;
 use crate::apply::typed::{item_element, shape_of, to_field_set};
@@ -69,8 +70,10 @@ pub(super) fn prune<S: ApplySchema>(
     let mut shapes: Vec<(Option<usize>, &str, Vec<&FieldSet>)> = Vec::new();
     for e in owners {
         let shape = frame.shape(&e.api_version);
-        match shapes.iter_mut().find(|(s, ..)| *s == shape) {
-            Some((.., sets)) => sets.push(&e.fields),
+        let known = shapes.iter().position(|(s, ..)| *s == shape);
+        // Those of further shapes are resolved in the first, which is that of the last apply.
+        match known.or((shapes.len() == MAX_SHAPES).then_some(0)) {
+            Some(known) => shapes[known].2.push(&e.fields),
             None => shapes.push((shape, &e.api_version, vec![&e.fields])),
         }
     }
@@ -108,9 +111,9 @@ fn with_named_fields<S: ApplySchema>(set: &FieldSet, schema: S) -> FieldSet {
     out
 }
 
-/// Returns the value without the members of `set`. What is emptied stays as an empty object or list: a manager may own
-/// it as a whole, and null would not fit the schema of a custom resource. As upstream's `removingWalker`
-/// (structured-merge-diff, `typed/remove.go`).
+/// Returns the value without the members of `set`. A value that becomes empty stays as an empty object or list: a
+/// manager may own it as a whole, and null would not fit the schema of a custom resource. As upstream's
+/// `removingWalker` (structured-merge-diff, `typed/remove.go`).
 fn without<S: ApplySchema>(v: &Value, set: &FieldSet, schema: S) -> Value {
     if set.is_empty() {
         return v.clone();

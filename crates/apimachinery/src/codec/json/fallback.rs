@@ -11,7 +11,6 @@ use std::borrow::Cow;
 use std::cell::RefCell;
 use std::fmt;
 
-/// Decodes with serde_json.
 pub(super) fn decode(bytes: &[u8], origin: Origin) -> Result<(Value, DecodeNotes), Error> {
     let text = mended(bytes);
     let mut d = serde_json::Deserializer::from_str(&text);

@@ -29,7 +29,7 @@ impl<'s> Pieces<'s> {
         (pieces.sink)(&pieces.text);
     }
 
-    /// Writes a tree.
+    /// Writes a tree; a piece may end behind any member of its objects.
     pub fn value(&mut self, v: &Value) {
         match v {
             Value::Object(m) => self.object(|members| m.iter().for_each(|(k, v)| members.value(k, v))),
@@ -55,7 +55,7 @@ impl<'s> Pieces<'s> {
 }
 
 impl<'s> Members<'_, 's> {
-    /// Writes a member.
+    /// Writes a member whose value is a tree.
     pub fn value(&mut self, key: &str, v: &Value) {
         self.key(key).value(v);
     }

@@ -44,7 +44,7 @@ struct Anchored {
 /// Bytes per entry of the anchor table, which may be half empty.
 const ANCHOR: usize = 2 * size_of::<(usize, Anchored)>();
 
-/// What becomes of integers from 2⁶³ to 2⁶⁴, which the tree has no number for.
+/// How integers from 2⁶³ to 2⁶⁴ are represented, which the tree has no number for.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Wide {
     /// The nearest float.

@@ -40,7 +40,7 @@ fn number(s: &str) -> Plain {
     }
     if is_float(&plain)
         && let Ok(f) = plain.parse::<f64>()
-        // What overflows is a string.
+        // A number that overflows is a string.
         && f.is_finite()
     {
         return Plain::Float(f);
@@ -193,7 +193,7 @@ fn days_in(year: u32, month: u32) -> u32 {
     }
 }
 
-/// What is left of a timestamp.
+/// The unread rest of a timestamp.
 struct Digits<'s>(&'s [u8]);
 
 impl Digits<'_> {
@@ -217,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn timestamps_are_those_of_goyaml() {
+    fn timestamps_resolve_as_in_go_yaml() {
         for text in [
             "2001-01-01",
             "2024-2-29",

@@ -149,7 +149,7 @@ proptest! {
 }
 
 #[test]
-fn unreadable_bytes_are_refused_in_upstreams_words() {
+fn unreadable_bytes_are_refused_with_upstreams_message() {
     for (bytes, why) in [
         (&b"a: \xff"[..], "invalid leading UTF-8 octet"),
         (b"a: \xc3(", "invalid trailing UTF-8 octet"),

@@ -57,7 +57,7 @@ fn transfer(doc: &Value, kind: &str, op: &Map, path: &str) -> String {
             _ => format!("error in copy for from: '{from}': {}", access(at, false)),
         };
     }
-    // The source exists, so the destination is at fault.
+    // The source exists, so the destination is invalid.
     match container(doc, path) {
         None => format!("{kind} operation does not apply: doc is missing destination path: {path}: missing value"),
         Some(at) => match kind {

@@ -1,5 +1,5 @@
-//! What upstream's merge leaves of a patch. It consumes parts of the patch while it merges, and error messages show
-//! the rest.
+//! The rest of a patch after upstream's merge. The merge consumes parts of the patch, and error messages show the
+//! rest.
 
 use super::list::Index;
 use super::{
@@ -9,7 +9,7 @@ use crate::interrupt::checkpoint;
 use crate::value::{Map, Str, Value};
 use std::collections::HashSet;
 
-/// What upstream's merge leaves of `patch`, which [`super::apply`] has merged into `live` without an error.
+/// The rest of `patch` after upstream's merge, if [`super::apply`] has merged it into `live` without an error.
 pub fn leftover<S: PatchSchema>(live: &Map, mut patch: Map, schema: S) -> Map {
     if let Some(directive) = patch.get(DIRECTIVE) {
         if directive.as_str() == Some("replace") {
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn directives_and_nulls_are_used_up_as_in_upstream() {
+    fn directives_and_nulls_are_consumed_as_in_upstream() {
         let live = json!({
             "containers": [{"name": "a", "env": [{"name": "x", "value": "y"}]}], "labels": {"a": "b"},
             "strategy": {"type": "R", "rolling": {"n": 1}}, "finalizers": ["a"], "image": "1",

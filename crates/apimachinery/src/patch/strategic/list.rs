@@ -10,8 +10,8 @@ use crate::status::Status;
 use crate::value::Value;
 use std::collections::HashMap;
 
-/// Maps items to positions by merge key (or value), to keep merging linear. Of equal items the first is
-/// found.
+/// Maps items to positions by merge key (or value), to keep merging linear. The first of several equal
+/// items is found.
 #[derive(Default)]
 pub(super) struct Index(HashMap<Vec<u8>, usize>);
 

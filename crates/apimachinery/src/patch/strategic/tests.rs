@@ -224,7 +224,7 @@ fn errors_match_upstream() {
 }
 
 #[test]
-fn orders_that_do_not_fit_are_refused_like_upstreams() {
+fn inconsistent_element_orders_are_refused_as_upstream() {
     let doc = json!({"containers": [{"name": "a"}], "none": [], "volumes": []});
     for (patch, message) in [
         (
@@ -284,7 +284,7 @@ fn orders_that_do_not_fit_are_refused_like_upstreams() {
 }
 
 #[test]
-fn orders_take_directives_repeated_names_and_names_of_nothing() {
+fn element_orders_accept_directives_duplicates_and_unknown_names() {
     let doc = json!({"containers": [{"name": "a"}, {"name": "b"}, {"name": "s"}]});
     for (order, items, want) in [
         (

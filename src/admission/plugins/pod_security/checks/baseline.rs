@@ -273,6 +273,7 @@ pub(super) fn seccomp_annotations(pod: Pod<'_>) -> Option<Violation> {
     let keys = pod
         .containers()
         .map(|c| format!("{SECCOMP_CONTAINER}{}", c.str_at(&["name"])));
+    // A set: upstream lists them sorted, each once.
     let mut forbidden = std::collections::BTreeSet::new();
     for key in std::iter::once(SECCOMP_POD.to_owned()).chain(keys) {
         if let Some(value) = pod.annotation(&key)

@@ -105,6 +105,7 @@ pub(super) fn volumes(pod: Pod<'_>) -> Option<Violation> {
         names.push(volume.str_at(&["name"]));
         let kind = OTHER_VOLUMES.iter().find(|source| has(volume, source));
         kinds.insert(
+            // The types that upstream names, and its word for all others.
             kind.copied()
                 .unwrap_or(match volume.get("photonPersistentDisk").is_null() {
                     true => "unknown",
@@ -135,6 +136,7 @@ pub(super) fn run_as_non_root(pod: Pod<'_>) -> Option<Violation> {
     if let Some(who) = setters(of_pod == Some(false), &explicit) {
         return Violation::new(REASON, format!("{who} must not set securityContext.runAsNonRoot=false"));
     }
+    // Containers inherit the pod's setting.
     let implicit = naming(pod, |c| of_pod != Some(true) && of(c.get("securityContext")).is_none());
     if implicit.is_empty() {
         return None;

@@ -1,14 +1,14 @@
 //! The node ports of one write, that of the health check included. They are assigned in memory and recorded
 //! in the store, where all gateways see what is taken.
 
-use super::{PendingAllocation, held_ports};
+use super::PendingAllocation;
 use crate::apimachinery::field::{FieldError, FieldPath};
 use crate::apimachinery::status::{Result, Status};
 use crate::apimachinery::value::Value;
 use crate::controlplane::allocators::PortError;
 use crate::controlplane::fields::{Seen, elements_mut};
 use crate::controlplane::strategies::service::families::invalid;
-use crate::controlplane::strategies::service::prepare::{health_port, node_port};
+use crate::controlplane::strategies::service::prepare::{health_port, needs_node_port, node_port};
 use std::collections::HashMap;
 
 fn allocates_node_ports(service: &Value) -> bool {
@@ -67,7 +67,7 @@ impl PendingAllocation<'_> {
     fn take_any_port(&mut self) -> Result<i64> {
         if self.dry_run {
             // A dry run reserves nothing and makes up a port, as upstream's `portallocator/operation.go`.
-            let invented = self.ports.last().copied().unwrap_or(32768) + 1;
+            let invented = self.invented_port();
             self.ports.insert(invented);
             return Ok(invented);
         }
@@ -78,6 +78,23 @@ impl PendingAllocation<'_> {
             .map_err(|e| Status::internal(format!("failed to allocate a nodePort: {e}")))?;
         self.ports.insert(port);
         Ok(port)
+    }
+
+    /// Keeps a port that the stored Service has.
+    fn keep_port(&mut self, port: i64, old: &Value) {
+        // An ExternalName may carry any number without holding it. Upstream does not tell, so that the number is never
+        // refused later; here it is held if it is free.
+        if !needs_node_port(old) {
+            let _ = self.take_port(port);
+        }
+    }
+
+    /// The number after those of this write. Upstream looks for a free one only below 100.
+    fn invented_port(&self) -> i64 {
+        // A dry run takes any number that the client asks for, also a negative one.
+        let next = self.ports.last().map_or(32768, |last| (*last).max(0)) + 1;
+        let free = |port: &i64| !self.allocators.ports.is_allocated(*port);
+        (next..100).find(free).unwrap_or(next)
     }
 
     fn node_port_refused(service: &Value, i: usize, port: i64, why: &PortError) -> Status {
@@ -130,14 +147,15 @@ impl PendingAllocation<'_> {
 
     pub(super) fn changed_node_ports(&mut self, new: &mut Value, old: &Value) -> Result<()> {
         let allocates = allocates_node_ports(new);
-        let had = held_ports(old);
+        let had: Seen<i64> = old.at(&["spec", "ports"]).items().iter().map(node_port).collect();
         let mut given: Vec<i64> = new.at(&["spec", "ports"]).items().iter().map(node_port).collect();
         for (i, np) in given.iter_mut().enumerate() {
             match *np {
                 0 if allocates => *np = self.take_any_port()?,
                 0 => {}
-                // Held already, or taken by an earlier entry: whether sharing is allowed is decided below.
-                n if had.binary_search(&n).is_ok() || self.ports.contains(&n) => {}
+                // Taken by an earlier entry: whether sharing is allowed is decided below.
+                n if self.ports.contains(&n) => {}
+                n if had.contains(&n) => self.keep_port(n, old),
                 n => self
                     .take_port(n)
                     .map_err(|why| Self::node_port_refused(new, i, n, &why))?,

@@ -67,7 +67,7 @@ fn expression_errors_are_in_field_order() {
 }
 
 #[test]
-fn variables_and_parameters_are_declared_before_they_are_complete() {
+fn incomplete_variables_and_parameters_are_declared() {
     let v = json!({"metadata": {"name": "x"}, "spec": {"paramKind": {"kind": "ConfigMap"},
         "matchConstraints": {"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}]},
         "validations": [{"expression": "has(params.data)"}, {"expression": "variables.a"}]}});

@@ -26,7 +26,7 @@ fn masks_select_members_through_lists() {
 }
 
 #[test]
-fn truncated_documents_are_odd() {
+fn truncated_documents_are_unexpected_encodings() {
     let bytes = to_vec(&json!({"a": [{"b": "c\\\"d"}], "e": {"f": null}}));
     for mask in [Mask::Whole, Mask::Count, Mask::of(&["a.b"]), Mask::of(&[])] {
         assert!(read(&bytes, &mask).is_ok());
@@ -37,7 +37,7 @@ fn truncated_documents_are_odd() {
 }
 
 #[test]
-fn malformed_lists_terminate_as_odd() {
+fn malformed_lists_are_unexpected_encodings() {
     for bytes in ["[}", "[,}", "[1,,", "{\"a\":[}"] {
         for mask in [Mask::Whole, Mask::Count] {
             assert_eq!(
