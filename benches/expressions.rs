@@ -1,5 +1,5 @@
-//! What CEL costs where it is used: the validation of a custom object in whole, and a write that policies do
-//! not concern. Run with `cargo bench --bench expressions`; for the language alone,
+//! The cost of CEL in use: the complete validation of a custom object, and a write that no policy matches.
+//! Run with `cargo bench --bench expressions`; for the language alone,
 //! `cargo bench -p torana-cel`. Times are the minimum over many batches, because noise only adds.
 
 use std::hint::black_box;

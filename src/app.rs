@@ -308,6 +308,7 @@ async fn serve_until_signalled(
     tracing::info!("shutting down");
     tokio::select! {
         _ = gateway.shut_down() => {}
+        // Whoever signals twice does not want to wait for the drain.
         _ = signals.next() => return Err(Error::SecondSignal),
     }
     failure.map_or(Ok(()), Err)
@@ -334,6 +335,7 @@ impl Stream for Signals {
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<()>> {
         let this = self.get_mut();
+        // A pending one registers the task, so both must be polled before this may be pending.
         match this.terminate.poll_recv(cx) {
             Poll::Pending => this.interrupt.poll_recv(cx),
             caught => caught,

@@ -53,7 +53,7 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// Allows the request.
+    /// Allows the request; no other authorizer is asked.
     pub fn allow(reason: impl Into<Cow<'static, str>>) -> Self {
         Self::of(Decision::Allow, reason)
     }

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 /// is evicted.
 pub(crate) struct TtlCache<K, V>(Cache<K, (V, Instant), Weight<K, V>>);
 
-/// What an entry counts towards the capacity.
+/// The share of an entry in the capacity.
 struct Weight<K, V>(fn(&K, &V) -> u64);
 
 // Not derived: that would ask for `Clone` of the keys and values, too.

@@ -221,6 +221,7 @@ fn command() -> clap::Command {
         .subcommand(credentials::token())
         .subcommand(credentials::kubeconfig())
         .subcommand(shell::completion())
+        // Hidden, because they only generate documents of the repository.
         .subcommand(clap::Command::new("docs-flags").about("Print docs/flags.md").hide(true))
         .subcommand(
             clap::Command::new("docs-config")
@@ -241,6 +242,7 @@ fn refused(error: &clap::Error) -> Result<Command, UsageError> {
         _ => String::new(),
     };
     let arg = context(ContextKind::InvalidArg);
+    // At most one of the two is there: clap suggests a flag or a subcommand.
     let like = match context(ContextKind::SuggestedArg) + &context(ContextKind::SuggestedSubcommand) {
         similar if similar.is_empty() => String::new(),
         similar => format!("; did you mean {similar}?"),
@@ -251,6 +253,7 @@ fn refused(error: &clap::Error) -> Result<Command, UsageError> {
             return Ok(Command::Print(error.render().to_string()));
         }
         ErrorKind::UnknownArgument if arg.starts_with('-') => format!("unknown flag: {arg}{like}"),
+        // Usually a flag without its dashes, or a value after a space that its flag does not take.
         ErrorKind::UnknownArgument => format!("unexpected argument {arg:?}: flags only{like}"),
         ErrorKind::MissingRequiredArgument => format!("missing argument: {arg}"),
         ErrorKind::InvalidSubcommand => {

@@ -1,5 +1,5 @@
-//! What the `torana` binary runs besides [`gateway::run`](crate::gateway::run): one entry point for each
-//! subcommand of [`gateway::Command`](crate::gateway::Command).
+//! The subcommands of the `torana` binary except [`gateway::run`](crate::gateway::run): one entry point for
+//! each variant of [`gateway::Command`](crate::gateway::Command).
 //!
 //! ```no_run
 //! use torana::commands;

@@ -82,7 +82,7 @@ pub(crate) struct Config {
     pub telemetry: Telemetry,
 }
 
-/// The selected loops.
+/// The control loops of a gateway, of which one process at a time runs them.
 pub(crate) struct Controllers(Config);
 
 impl Controllers {

@@ -5,7 +5,7 @@
 //! compiler finds unused items.
 //!
 //! Modules are declared in the order in which a request passes through them, so this list doubles as a table
-//! of contents.
+//! of contents. What many of them share stands at the end, below its users.
 
 // ── the public API ──
 pub mod commands;
@@ -19,16 +19,12 @@ pub mod testing;
 mod app;
 // The command line: flags, option groups, subcommands.
 mod cli;
-// Keys and certificates: generated at the first start, reloaded when their files change.
-mod pki;
 
 // ── accept, TLS ──
 // The listening port: TLS, HTTP/1.1, HTTP/2, connection limits, client certificates.
 mod serving;
 
-// ── shared by every layer below ──
-// The request context; the handler trait, bodies, identities.
-mod request;
+// ── filter chain and routing ──
 // The generic API server: filter chain, director, container, mux, delegation, health, lifecycle.
 mod server;
 
@@ -52,15 +48,15 @@ mod controllers;
 // Custom resources: their definitions, and conversion between their versions.
 mod extensions;
 
-// ── verb → admission → registry → storage ──
-// Admission plugins and webhooks: mutate or reject a write.
-mod admission;
+// ── verb → registry, which calls admission → storage ──
 // REST verbs, discovery and OpenAPI, driven by tables of resources.
 mod endpoints;
-// The generic registry: one implementation of the REST verbs for every kind.
-mod registry;
 // Structural schemas: kinds described by a JSON schema.
 mod schema;
+// The generic registry: one implementation of the REST verbs for every kind.
+mod registry;
+// Admission plugins and webhooks: mutate or reject a write.
+mod admission;
 // Storage backends behind one trait; objects are stored as opaque bytes.
 mod storage;
 
@@ -71,17 +67,23 @@ mod websocket;
 // Shared by all proxies: dialling, TLS, headers, pages, tunnels.
 mod proxy;
 
+// ── shared by many of the modules above ──
+// Keys and certificates: generated at the first start, reloaded when their files change.
+mod pki;
+// The request context; the handler trait, bodies, identities.
+mod request;
+
 // ── foundations: these import none of the modules above ──
 // Certificate signing requests and distinguished names, parsed as strict DER.
 mod x509;
 // Task groups, the compute pool, one-shot signals, work queues, backoff.
 mod tasks;
-// The mutex: a lock outlives the panic of its holder.
-mod sync;
 // A bounded cache with expiry.
 mod cache;
 // The metric registry; names and labels are upstream's.
 mod telemetry;
+// The mutex: a lock outlives the panic of its holder.
+mod sync;
 
 // Crates of this workspace, under the names they are used by here.
 // Dynamic objects, codecs, selectors, patches, statuses: no I/O, no async.

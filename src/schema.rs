@@ -361,7 +361,7 @@ impl StructuralSchema {
         self.evaluate(object, old).errors
     }
 
-    /// The failures of CEL rules that an update is forgiven, because it did not change what they are about.
+    /// The failures of CEL rules that ratcheting tolerates, because the update did not change the values.
     pub fn rule_warnings(&self, object: &Value, old: &Value) -> Vec<String> {
         match self.has_rules() {
             true => self.evaluate(object, Some(old)).warnings,

@@ -202,6 +202,7 @@ impl ApiServer {
     }
 
     /// The store of a resource, by plural name; of the first one if several groups have it.
+    // A scan, since a server has few kinds and callers keep the store.
     pub fn store(&self, plural: &str) -> Option<&Arc<Store>> {
         self.stores.iter().find(|s| s.resource().gvr.resource == plural)
     }

@@ -3,11 +3,11 @@
 //! A panic is a bug, and it is contained: the chain answers 500 for the request (`server/filters/panic`), a
 //! task group logs the task that ended. With a poisoned lock, one such panic would fail every later request
 //! that needs the lock, and turn one wrong answer into an outage. [`Mutex::lock`] therefore ignores poison.
-//! What makes this safe is a rule for its users:
+//! This is safe because all users follow these rules:
 //!
-//! - A critical section calls no code of others: no callback, no `await`, no evaluation of what a client
+//! - A critical section calls no foreign code: no callback, no `await`, no evaluation of what a client
 //!   sent.
-//! - It computes first and changes the protected value last, so that a panic on the way leaves it as it was.
+//! - It computes first and changes the protected value last, so that a panic in between leaves it unchanged.
 //! - What has to hold across several values is written as one value (a struct, or a snapshot that is
 //!   swapped).
 //!

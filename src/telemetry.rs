@@ -140,6 +140,7 @@ impl X509Warnings {
 impl Telemetry {
     /// Creates metrics that are all zero.
     pub fn new() -> Self {
+        // Not the crate's default registry, where a second gateway of the process would find its names taken.
         let r = Registry::new();
         // A registry of their own, because they have a path of their own.
         let slis = Registry::new();
@@ -252,6 +253,7 @@ impl Telemetry {
             registry: r,
         };
         process::register(&families.registry);
+        // After the families above: derived ones read them at each scrape.
         access::derive(&families);
         families.requests.derive(&families.registry);
         // Present from the start, so that alerts on them do not see a missing series.
@@ -314,6 +316,7 @@ impl Default for Telemetry {
     }
 }
 
+// Families are added often, and accessors would only repeat their names.
 impl std::ops::Deref for Telemetry {
     type Target = Families;
     fn deref(&self) -> &Families {
@@ -333,6 +336,7 @@ fn render(registry: &Registry) -> Vec<u8> {
     out
 }
 
+// Names and labels stand in the source, so a registration that fails is a mistake that the first start shows.
 const VALID: &str = "the name and labels are literals, well-formed and registered once per registry";
 
 /// Registers a family of counters.

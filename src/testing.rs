@@ -2,7 +2,7 @@
 //! their modules. They are separate programs and see public items only: the storage suite runs one set of
 //! tests over both backends, benchmarks have an allocator of their own, and libFuzzer links the bodies.
 //!
-//! Not part of the public API: anything here changes without notice. What only a test uses belongs into its
+//! Not part of the public API: anything here changes without notice. Code that only a test uses belongs in its
 //! module's unit tests instead.
 
 /// Review of webhook responses (fuzz).

@@ -101,7 +101,7 @@ spec:
 "#;
 
 #[test]
-fn policies_refuse_change_and_are_refused() {
+fn policies_are_validated_and_deny_or_mutate_requests() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let g = Gateway::start(dir.path());
 

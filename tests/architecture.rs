@@ -141,6 +141,21 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
 ];
 
+/// The arrows that run against the order of `lib.rs`: to what a request meets earlier and later stages call as well
+/// (reviews, registration of paths), and to the interface that informers follow.
+const UPWARDS: &[(&str, &str)] = &[
+    ("admission", "authz"),
+    ("aggregator", "server"),
+    ("client", "storage"),
+    ("controllers", "authn"),
+    ("controllers", "authz"),
+    ("controlplane", "authn"),
+    ("controlplane", "authz"),
+    ("endpoints", "authz"),
+    ("endpoints", "server"),
+    ("extensions", "server"),
+];
+
 /// Crate → the paths under `src/`, or `crates/<name>/` and the path under its `src/`, where it may be used.
 const DEPENDENCIES: &[(&str, &[&str])] = &[
     (
@@ -378,10 +393,31 @@ fn modules_import_exactly_the_listed_modules() {
 }
 
 #[test]
+fn modules_are_declared_before_what_they_import() {
+    let text = std::fs::read_to_string(root().join("src/lib.rs")).expect("the library has a root");
+    let order: Vec<&str> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("pub mod ").or_else(|| line.strip_prefix("mod ")))
+        .filter_map(|line| line.strip_suffix(';'))
+        .collect();
+    let position = |module: &str| {
+        let found = order.iter().position(|m| *m == module);
+        found.expect("the tables name modules of the library")
+    };
+    let upwards: BTreeSet<(&str, &str)> = ARROWS
+        .iter()
+        .flat_map(|(from, to)| to.iter().map(move |to| (*from, *to)))
+        .filter(|&(from, to)| position(to) < position(from))
+        .collect();
+    let listed: BTreeSet<(&str, &str)> = UPWARDS.iter().copied().collect();
+    assert_eq!(upwards, listed);
+}
+
+#[test]
 fn no_modules_import_each_other_in_a_cycle() {
     let mut open = imports();
-    // Remove modules that import no remaining one, until nothing changes. What is left is in a cycle or
-    // imports one.
+    // Remove modules that import no remaining one, until nothing changes. The remaining modules are
+    // in a cycle or import one.
     loop {
         let leaves: Vec<String> = open
             .iter()
@@ -440,7 +476,7 @@ fn crates_depend_on_nothing_of_a_server() {
 }
 
 #[test]
-fn every_lock_is_of_the_module_sync() {
+fn every_lock_is_from_the_sync_module() {
     // It holds the policy for locks whose holder panicked.
     let of_std = |text: &str| {
         let imports = text.split("use std::sync::").skip(1);
@@ -460,7 +496,7 @@ fn every_lock_is_of_the_module_sync() {
 }
 
 #[test]
-fn errors_are_types_and_not_texts() {
+fn no_result_has_a_string_error() {
     let has_text = |line: &str| {
         let results = line.split("Result<").skip(1);
         let mut ends = results.flat_map(|rest| rest.split(", String>").skip(1));

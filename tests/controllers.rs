@@ -108,7 +108,7 @@ fn a_namespace_is_deleted_with_all_that_it_contains() {
 }
 
 #[test]
-fn a_new_namespace_has_an_account_and_the_ca_and_gets_them_back() {
+fn default_account_and_ca_of_a_namespace_are_created_and_restored() {
     let (dir, g) = gateway();
     g.kubectl(&["create", "namespace", "new"]);
     let objects: [&[&str]; 2] = [
@@ -177,7 +177,7 @@ fn a_namespace_admin_has_the_permissions_of_the_aggregated_role() {
 }
 
 #[test]
-fn a_manager_takes_over_and_is_taken_over_from() {
+fn a_controller_manager_takes_the_lease_over_until_it_expires() {
     let (_dir, g) = gateway();
     g.kubectl(&["create", "namespace", "before"]);
     wait_for("the loops run", || exists(&g, &["sa", "default", "-n", "before"]));
@@ -503,7 +503,7 @@ fn an_approved_request_becomes_a_certificate() {
 }
 
 #[test]
-fn a_node_is_approved_if_it_may_ask() {
+fn a_node_client_request_is_approved_if_authorized() {
     let (dir, g) = gateway();
     let request = certificate_request(dir.path(), "/O=system:nodes/CN=system:node:node-1");
     let manifest = request_manifest(

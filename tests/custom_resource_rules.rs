@@ -37,7 +37,7 @@ spec:
 const DISK: &str = "apiVersion: rules.example.com/v1\nkind: Disk\nmetadata: {name: d}\nspec: {size: 2}\n";
 
 #[test]
-fn a_disk_cannot_shrink() {
+fn transition_rules_reject_a_smaller_disk() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let g = Gateway::start(dir.path());
     let broken = DEFINITION.replace("self >= oldSelf", "self.size >= oldSelf");

@@ -282,7 +282,7 @@ fn systemd_is_notified_of_readiness_watchdog_and_shutdown() {
 
 /// The directory of certificates of a kube-apiserver. Its file is a CA bundle for clients, too, as there.
 #[test]
-fn the_certificate_directory_is_served_from() {
+fn certificates_of_the_cert_dir_are_served() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let certificates = dir.path().join("certs");
     let flag = format!("--cert-dir={}", certificates.display());

@@ -21,7 +21,7 @@ use tower::{Service as _, ServiceExt as _};
 static MEMORY: PeakAlloc = PeakAlloc;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ten_thousand_waiting_requests_are_small_and_leave_without_a_trace() {
+async fn ten_thousand_waiting_requests_use_little_memory_and_release_it() {
     const WAITING: usize = 10_000;
     let dir = tempfile::tempdir().unwrap();
     let (_running, gateway) = start(dir.path()).await;

@@ -88,7 +88,7 @@ fn binary(channel: u8, text: &str) -> Message {
 const PROTOCOL: &str = "sec-websocket-protocol";
 
 #[test]
-fn a_watch_sends_one_message_an_event() {
+fn a_watch_sends_one_message_per_event() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let g = Gateway::start(dir.path());
     let path = "/api/v1/namespaces?watch=true&timeoutSeconds=3&fieldSelector=metadata.name%3Ddefault";

@@ -131,7 +131,7 @@ pub(crate) fn annotations(data: &[u8]) {
     }
 }
 
-/// What a conversion webhook answers. An accepted object keeps its identity, and metadata other than labels
+/// Responses of a conversion webhook. An accepted object keeps its identity, and metadata other than labels
 /// and annotations.
 pub(crate) fn conversion(data: &[u8]) {
     use torana::testing::conversion::{ReviewVersion, accept, converted_objects};
@@ -154,7 +154,7 @@ pub(crate) fn conversion(data: &[u8]) {
     }
 }
 
-/// What an admission webhook answers. A validating webhook never gets a patch through, and one without a
+/// Responses of an admission webhook. A validating webhook never gets a patch through, and one without a
 /// known UID is refused in v1.
 pub(crate) fn admission(data: &[u8]) {
     use torana::testing::admission::{ReviewVersion, answer};

@@ -26,8 +26,8 @@ fn environment() -> Environment {
     env
 }
 
-/// No source text is too deep or too large to be refused or compiled. What compiles ends within its limit,
-/// with the same result and cost each time, or with the error that the limit is exceeded.
+/// No source text is too deep or too large to be refused or compiled. An expression that compiles
+/// ends within its limit, with the same result and cost each time, or with the error that the limit is exceeded.
 pub(crate) fn expression(data: &[u8]) {
     const LIMIT: u64 = 100_000;
     let Ok(source) = std::str::from_utf8(data) else { return };

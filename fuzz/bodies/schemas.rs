@@ -20,8 +20,8 @@ pub(crate) fn pattern(data: &[u8]) {
     }
 }
 
-/// A string against every format: it is valid or refused, the same each time. What the standard library
-/// parses as an address is one.
+/// A string against every format: it is valid or refused, the same each time. A string that the
+/// standard library parses as an address is a valid one.
 pub(crate) fn format(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     for name in FORMATS {

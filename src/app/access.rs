@@ -129,6 +129,7 @@ impl SharedParts {
                 Mode::Abac => self.policies.clone().ok_or_else(missing)?,
                 Mode::Node => {
                     let graph = self.graph.clone().ok_or_else(missing)?;
+                    // Those of the role system:node, which upstream's authorizer applies by itself, too.
                     let rules = bootstrap::rbac::node_rules();
                     Arc::new(Node::new(graph, rules.iter().map(PolicyRule::parse).collect()))
                 }
@@ -190,6 +191,7 @@ impl AuthorizationSetup {
 
 fn types(authorizers: &[AuthorizerConfig]) -> BTreeSet<&'static str> {
     let all = authorizers.iter().map(|a| a.mode);
+    // Webhooks have no state from the start, so a reload may add and remove them.
     all.filter(|m| *m != Mode::Webhook).map(Mode::name).collect()
 }
 
@@ -210,6 +212,7 @@ impl Follower {
     /// Applies each new content of the file; if it is invalid the previous configuration stays in force.
     async fn follow(mut self) {
         loop {
+            // Polled: the files of a mounted ConfigMap are replaced through a link, which a watch of the file misses.
             tokio::time::sleep(RELOAD).await;
             let text = match tokio::fs::read(&self.path).await {
                 Ok(text) => text,

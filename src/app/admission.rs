@@ -214,6 +214,7 @@ fn plugin(name: &'static str, dependencies: &PluginDependencies<'_>) -> Result<O
             let config = said.map(QuotaConfig::parse).unwrap_or_default();
             builder.validating(ResourceQuota::new(cluster(), config))
         }
+        // Upstream's denies in both phases; after the first, the second is never reached.
         "AlwaysDeny" => builder.mutating(AlwaysDeny),
         "AlwaysPullImages" => builder.both(AlwaysPullImages),
         "DenyServiceExternalIPs" => builder.validating(DenyServiceExternalIPs),

@@ -17,6 +17,7 @@ use std::sync::Arc;
 /// # Errors
 /// A policy, log file or kubeconfig that cannot be used.
 pub(crate) fn build(options: &CompletedOptions, telemetry: &Telemetry) -> Result<Option<Arc<Audit>>, Error> {
+    // Also without auditing, so that dashboards find the families.
     let metrics = AuditMetrics::new(telemetry.registry());
     let options = &options.audit;
     let Some(policy) = &options.policy else {
@@ -40,6 +41,7 @@ pub(crate) fn build(options: &CompletedOptions, telemetry: &Telemetry) -> Result
         let (sink, mode) = (Arc::new(sink), webhook.mode.clone());
         backends.push(Backend::start(sink, mode, webhook.truncation, metrics.clone(), &tasks));
     }
+    // Events would be built for nobody.
     if backends.is_empty() {
         return Ok(None);
     }

@@ -71,6 +71,7 @@ pub(crate) fn build(
             .request_header
             .extra_prefixes
             .iter()
+            // `http` keeps header names in lower case.
             .map(|p| p.to_ascii_lowercase())
             .collect(),
     };
@@ -114,6 +115,7 @@ pub(crate) fn build(
     let proxies = port.request_header_ca.clone() as Arc<dyn ClientCaSource>;
     let clients = port.client_ca.clone() as Arc<dyn ClientCaSource>;
     let union: Arc<dyn Authenticator> = Arc::new(authn::Union::new(vec![
+        // Before X509, which would take the certificate of a front proxy for the caller's.
         Arc::new(RequestHeader::new(
             proxies,
             o.request_header.allowed_names.clone(),
@@ -121,6 +123,7 @@ pub(crate) fn build(
         )),
         Arc::new(X509::new(clients).observing(telemetry.client_certificates.clone())),
         Arc::new(BearerToken::for_audiences(tokens.clone(), audiences.clone())),
+        // Browsers cannot set the headers of a WebSocket, so the token comes as a subprotocol.
         Arc::new(WebSocketToken::for_audiences(tokens.clone(), audiences.clone())),
     ]));
     let anonymous = match (o.anonymous, providers.anonymous) {

@@ -121,6 +121,7 @@ pub(super) async fn build(builder: GatewayBuilder) -> Result<Gateway, Error> {
         .admission_webhooks
         .status_page(ObjectLookup::new(Arc::new(lookup.clone())));
     head.mux().unlisted_handle(webhooks::STATUS_PATH, status);
+    // After all other paths, because `/statusz` lists those that exist by now.
     base.publish_zpages(&head);
 
     // The filter chain in front, then the port.
@@ -179,7 +180,7 @@ impl AccessControl {
 struct Egress {
     /// Of everything that proxies: loop detection must see the same identity everywhere.
     policy: ProxyPolicy,
-    /// Egress rules.
+    /// Proxies, socket directories, and the refusal of this server's own addresses.
     outbound: Outbound,
     kubelets: KubeletConfig,
     /// The Services that webhooks name. Empty until the aggregator is installed.
@@ -254,7 +255,7 @@ fn core_server(
 
 /// Fire when the informers have synced that run independently of the servers.
 struct Synced {
-    /// Of authorization.
+    /// Of roles, bindings and the graph of the Node authorizer.
     access: Vec<Signal>,
     /// Of the configurations and policies of admission.
     admission: Vec<Signal>,
@@ -325,6 +326,7 @@ async fn open(
         ..
     } = base;
     let (kubeconfig, serving_ca) = (port.kubeconfig.clone(), port.serving_ca.clone());
+    // The layers are for clients; control loops call the chain itself.
     let port = port.open(handler.clone(), telemetry.port.clone()).await?;
 
     // A channel of one: the first failure ends the process.
@@ -350,6 +352,7 @@ async fn open(
         hooks: prepared.pre_shutdown_hooks,
         times: ShutdownTimeouts {
             delay: options.generic.shutdown_delay,
+            // By then, requests that are not long-running have ended or timed out.
             in_flight: options.generic.request_timeout,
         },
         tasks,

@@ -41,6 +41,7 @@ fn is_of(wide: &str, version: &str) -> bool {
         "api/ga" => rest.is_empty(),
         "api/beta" => rest.starts_with("beta"),
         "api/alpha" => rest.starts_with("alpha"),
+        // `api/all`.
         _ => true,
     }
 }

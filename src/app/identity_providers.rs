@@ -152,6 +152,7 @@ impl Follower {
                 refused = None;
                 continue;
             }
+            // A check may wait for discovery, which must not delay the shutdown.
             let changed = tokio::select! {
                 biased;
                 () = stop.wait() => return,

@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 /// counts (`--etcd-count-metric-poll-period`); zero disables them.
 pub(crate) fn publish(telemetry: &Telemetry, stores: &Arc<Stores>, plane: &ControlPlane, count_every: Duration) {
     let groups = plane.groups.iter().chain([&plane.apiregistration]);
+    // By prefix, which is all that a cache knows of its resource.
     let names: HashMap<String, [String; 2]> = groups
         .clone()
         .flat_map(|g| &g.resources)

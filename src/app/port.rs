@@ -128,6 +128,7 @@ impl Bound {
             true => "tls-cert-file",
             false => "cert-dir",
         };
+        // Presented where no name of --tls-sni-cert-key matches.
         let default = pair(serving_flag, options.serving.pair.clone(), pki.apiserver())?;
         let proxy_client = pair(
             "proxy-client-cert-file",
@@ -154,6 +155,7 @@ impl Bound {
             &authentication.request_header.client_ca,
             pki.front_proxy_ca(),
         )?;
+        // Both: the handshake cannot tell clients from front proxies, the authenticators do.
         let client_cas = vec![Arc::clone(&client_ca), Arc::clone(&request_header_ca)];
         let tls = TlsConfig::try_new(
             Arc::clone(&default),

@@ -187,6 +187,7 @@ pub(crate) fn extensions(
     let groups = own.map(|g| serving.group_version(g)).collect();
     install(&server, groups, Source::BUILT_IN, &priorities, &serving.published);
     let definitions = plane.store("apiextensions.k8s.io", "customresourcedefinitions").clone();
+    // The subresource `scale` of a custom resource is of this built-in kind.
     let scale = api::by_gvk("autoscaling", "v1", "Scale").expect("the schema table has Scale");
     let config = custom_resources::Config {
         // Custom resources pass the same admission chain as built-in ones.

@@ -75,6 +75,7 @@ pub(crate) fn build(
         objects,
         clock: clock.clone(),
     };
+    // No issuers: tokens in Secrets all name `kubernetes/serviceaccount`.
     let legacy = ServiceAccountTokens::legacy(o.lookup, dependencies.clone());
     let bound = ServiceAccountTokens::bound(o.issuers.clone(), dependencies);
     Ok(ServiceAccounts {

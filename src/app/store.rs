@@ -227,6 +227,7 @@ impl Stores {
     pub(crate) fn stats(&self) -> BackendStats {
         let mut sum = BackendStats::default();
         for stats in self.all().map(|b| b.stats()) {
+            // Each cluster counts its own, of which only the largest can be shown.
             sum.revision = sum.revision.max(stats.revision);
             sum.caches.extend(stats.caches);
             sum.bytes.extend(stats.bytes);

@@ -75,7 +75,7 @@ impl ResolveService for Services {
 pub(crate) struct Callers<'a> {
     /// Cryptography for TLS.
     pub provider: &'a Arc<CryptoProvider>,
-    /// Egress rules.
+    /// Proxies, socket directories, and the refusal of this server's own addresses.
     pub outbound: &'a Outbound,
     /// The Services of the cluster.
     pub services: &'a Services,

@@ -16,7 +16,6 @@ use std::sync::Arc;
 
 const GROUP: &str = "system:bootstrappers";
 
-/// Authenticates bootstrap tokens.
 pub(crate) struct BootstrapTokens {
     objects: Arc<dyn ObjectReader>,
     clock: Clock,

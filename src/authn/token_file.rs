@@ -33,7 +33,7 @@ impl TokenFile {
     /// Parses the text of a file; `path` is for error messages.
     ///
     /// # Errors
-    /// `TokenFileError` with the line at fault.
+    /// `TokenFileError` with the invalid line.
     pub fn parse(path: &str, text: &str) -> Result<Self, TokenFileError> {
         let mut tokens = HashMap::new();
         for (line, record) in records(path, text)? {

@@ -17,7 +17,7 @@ const SEPARATOR: u8 = 0xff;
 
 /// Derives tags with HMAC-SHA-256 under a random key.
 ///
-/// HMAC is a pseudorandom function: whoever sees tags, in a core dump or through timing, learns neither the
+/// HMAC is a pseudorandom function: an attacker who sees tags, in a core dump or through timing, learns neither the
 /// key nor how to forge a token with the tag of another. A tag is therefore no secret, and comparing tags
 /// need not take constant time. `docs/adr/0011-libraries-outside-the-core.md` has the alternatives and what
 /// they cost.

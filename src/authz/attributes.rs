@@ -6,7 +6,7 @@ use crate::request::{RequestInfo, UserInfo};
 /// The attributes of a request to authorize. Strings are empty where the request does not specify a value.
 #[derive(Clone, Copy, Debug)]
 pub struct Attributes<'a> {
-    /// The caller.
+    /// The user whose permission is examined: the caller, or the subject of an access review.
     pub user: &'a UserInfo,
     /// The API verb, such as `list`, or the lower-case method of a non-resource request.
     pub verb: &'a str,

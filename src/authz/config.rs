@@ -16,9 +16,9 @@ use std::time::Duration;
 /// Type of an authorizer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Allows every request.
+    /// Allows what no authorizer before it has denied.
     AlwaysAllow,
-    /// Denies everything.
+    /// Has no opinion on any request; what nothing else allows is denied.
     AlwaysDeny,
     /// The lines of a policy file (`--authorization-policy-file`).
     Abac,

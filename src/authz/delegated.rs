@@ -140,7 +140,7 @@ impl Authorizer for Delegated {
         };
         let verdict = match review::verdict(review.get("status")) {
             Ok(verdict) => verdict,
-            // Denied, and an error: the reviewer is at fault, not the user.
+            // Denied, and an error: the error is the reviewer's, not the user's.
             Err(both) => return failed(both.to_string(), Verdict::deny("")),
         };
         self.known.insert(key, &verdict);

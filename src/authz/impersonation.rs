@@ -56,10 +56,9 @@ const MODES: [Mode; 5] = [
     Mode::Legacy,
 ];
 
-/// A permitted impersonation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Impersonated {
-    /// The effective identity.
+    /// The user as whom the request continues.
     pub user: Arc<UserInfo>,
     /// `impersonate:<mode>`, empty in legacy mode. For audit.
     pub constraint: &'static str,
@@ -336,7 +335,7 @@ impl IdentityCheck<'_> {
                     "impersonating the empty string group is not allowed",
                 ));
             }
-            // Whatever RBAC grants: `*` on groups is a plausible rule, and system:masters bypasses every
+            // Independent of RBAC: `*` on groups is a plausible rule, and system:masters bypasses every
             // check.
             if groups.iter().any(|g| g == MASTERS) {
                 let attributes = Attributes {

@@ -48,8 +48,8 @@ fn yes() -> Verdict {
 
 /// The namespace whose Pods a decision depends on; `None` if it may be any.
 fn pods_in<'a>(attributes: &Attributes<'a>) -> Option<&'a str> {
-    // Claims of any namespace need a PersistentVolume, and through it the Secret of its driver. What else a Pod refers
-    // to is in its own namespace.
+    // Claims of any namespace need a PersistentVolume, and through it the Secret of its driver. All other
+    // objects that a Pod references are in its own namespace.
     let anywhere = matches!(attributes.resource, "secrets" | "persistentvolumes");
     (!anywhere).then_some(attributes.namespace)
 }

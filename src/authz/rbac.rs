@@ -4,8 +4,8 @@
 //! Decisions are read-your-writes: an acknowledged change of a role or binding applies to the next decision.
 //! The index records how far it has read each of the four resources and compares that with their latest
 //! revisions; a decision waits, usually for microseconds, until it has caught up. If it does not within
-//! `CATCH_UP_TIMEOUT`, the decision fails with an error rather than use stale data. Of the Roles and RoleBindings, only
-//! those in the namespace of the request count: whoever may write large ones in a namespace delays nobody elsewhere.
+//! `CATCH_UP_TIMEOUT`, the decision fails with an error rather than use stale data. It waits
+//! only for Roles and RoleBindings in the namespace of the request, so large ones do not delay other namespaces.
 //!
 //! ```text
 //! storage ──watch──► informer ──change──► Index (persistent maps) ──swap──► decisions
@@ -52,6 +52,7 @@ pub(crate) struct Rbac {
     index: ArcSwap<Index>,
     /// Serialises writers; readers use the atomic swap.
     writing: Mutex<()>,
+    /// Set late: it needs stores, and the chain in front of the stores needs the authorizer.
     followed: OnceLock<Followed>,
 }
 

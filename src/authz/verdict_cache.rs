@@ -9,7 +9,7 @@ use std::time::Duration;
 const MAX_BYTES: u64 = 16 << 20;
 /// Number of entries that are expected; most take a kilobyte or two.
 const EXPECTED_ENTRIES: usize = 8192;
-/// What an entry takes beyond its texts: the entry, its places in the cache's tables, and the allocations' overhead.
+/// Bytes of an entry beside its strings: the entry, its places in the cache's tables, and the allocations' overhead.
 const OVERHEAD: usize = 256;
 /// Maximum length of a key. Clients control names and extra attributes, so longer keys are not cached.
 const MAX_KEY: usize = 10_000;

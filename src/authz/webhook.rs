@@ -22,9 +22,9 @@ use std::time::{Duration, Instant};
 /// API version of the SubjectAccessReviews sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReviewVersion {
-    /// authorization.k8s.io/v1
+    /// `authorization.k8s.io/v1`
     V1,
-    /// authorization.k8s.io/v1beta1
+    /// `authorization.k8s.io/v1beta1`
     V1Beta1,
 }
 

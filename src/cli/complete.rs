@@ -83,6 +83,7 @@ impl CompletedOptions {
     /// Parameters of the generated certificates as of now.
     pub(crate) fn pki_options(&self) -> PkiOptions {
         let mut names = vec![self.host_name.clone()];
+        // The name in generated URLs, under which clients connect.
         names.extend(self.serving.external_hostname.clone());
         // A DNS name in a certificate must not be an address; addresses have a list of their own.
         names.retain(|name| !name.is_empty() && name.parse::<IpAddr>().is_err());
@@ -91,6 +92,7 @@ impl CompletedOptions {
         if !self.bind.ip().is_unspecified() {
             addresses.push(self.bind.ip());
         }
+        // Pods connect through the `kubernetes` Service, which has the first address of a range.
         addresses.extend(
             self.network
                 .service_cidrs
@@ -407,6 +409,7 @@ impl Options {
             Some(address) => address,
             // As upstream: a loopback address would be useless to others.
             None if !bind.is_unspecified() && !bind.is_loopback() => bind,
+            // Without a default route, only this machine can reach the server.
             None => default_interface_address().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)),
         };
         if address.is_unspecified() {

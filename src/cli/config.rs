@@ -54,6 +54,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<String, UsageError> {
         Some(("print", matches)) => print(matches),
         Some(("check", matches)) => check(matches),
         Some(("migrate", matches)) => migrate(matches),
+        // Not reached: clap requires a subcommand.
         _ => Err(UsageError::new(
             "torana config: missing subcommand (see torana config --help)",
         )),
@@ -133,6 +134,7 @@ fn manifest_values(file: &str) -> Result<Values, UsageError> {
         .into_iter()
         .chain(flags)
         .map(OsString::from)
+        // As for a command line: a manifest may spell flags with underscores.
         .map(super::with_dashes);
     let matches = serve::command().try_get_matches_from(args);
     let matches = matches.map_err(|e| match super::refused(&e) {

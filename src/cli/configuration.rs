@@ -236,9 +236,11 @@ pub(crate) fn to_yaml(values: &Values, defaults: bool) -> String {
                 continue;
             }
             let default = [flag.default.to_owned()];
+            // No text for an empty default, which would become an item of an array.
             let texts = given.unwrap_or(if flag.default.is_empty() { &[] } else { &default });
             let mut field = Map::default();
             field.insert(field_of(flag.name), typed(flag, texts));
+            // Field by field, because comments and headings stand between them.
             let text = yaml::to_string(&Value::from(field));
             if defaults {
                 // Only before the first field of the group.

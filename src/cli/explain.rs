@@ -180,6 +180,7 @@ impl ExplainAccess {
             "{bindings} bindings name the user or a group of [{}]",
             self.groups.join(" ")
         );
+        // Such a binding grants nothing, which is easily overlooked.
         for text in why.get("dangling").items().iter().filter_map(Value::as_str) {
             let _ = writeln!(out, "a bound role is missing: {text}");
         }

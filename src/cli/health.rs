@@ -60,6 +60,7 @@ impl HealthCommand {
     pub fn run(&self) -> BoxFuture<'_, Result<String, HealthError>> {
         async move {
             let config = super::client_config(&self.kubeconfig)?;
+            // Not the API client, which expects JSON: health checks answer in plain text.
             let fetcher = Fetcher::with(&config, TIMEOUT)?;
             let answer = fetcher.get(&format!("{}/{}", config.server, self.endpoint)).await?;
             Ok(String::from_utf8_lossy(&answer).into_owned() + "\n")

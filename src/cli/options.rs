@@ -126,6 +126,7 @@ fn pair(values: &Values, cert: &str, key: &str) -> Result<Option<(PathBuf, PathB
 fn count<T: TryFrom<i64>>(values: &Values, name: &str) -> Result<T, UsageError> {
     let n = values.int(name)?;
     if n < 0 {
+        // Worded as upstream.
         return Err(UsageError::new(format!("--{name} can not be negative value")));
     }
     T::try_from(n).map_err(|_| UsageError::invalid(name, &n.to_string(), "too large"))

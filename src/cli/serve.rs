@@ -14,6 +14,7 @@ const AFTER: &str = "Flags are kube-apiserver's; those not listed here are accep
 
 pub(super) fn command() -> Command {
     with_flags(Command::new("serve").about("Run the server").after_help(AFTER))
+        // clap's own would print the version of this crate, and that of Kubernetes is expected here.
         .disable_version_flag(true)
         .arg(
             Arg::new("version")
@@ -80,6 +81,7 @@ pub(super) fn values(matches: &ArgMatches) -> Result<Values, UsageError> {
         };
         let given: Vec<String> = given.cloned().collect();
         for value in &given {
+            // Not by clap, so that errors read like those of a configuration file.
             value::check(flag, value)?;
         }
         values.put(flag.name, given);
@@ -92,5 +94,6 @@ pub(super) fn values(matches: &ArgMatches) -> Result<Values, UsageError> {
 
 pub(super) fn options(matches: &ArgMatches) -> Result<Options, UsageError> {
     let values = values(matches)?;
+    // A copy is consumed: errors need the places of the values.
     Options::read(values.clone()).map_err(|error| values.locate(error))
 }

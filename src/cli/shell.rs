@@ -22,6 +22,7 @@ pub(super) fn script(matches: &ArgMatches) -> String {
     let name = matches.get_one::<String>("shell").map_or("bash", String::as_str);
     let shell = SHELLS
         .iter()
+        // Always found: clap accepts no other name.
         .find(|(known, _)| *known == name)
         .map_or(Shell::Bash, |(_, shell)| *shell);
     let mut out = Vec::new();

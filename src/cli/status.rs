@@ -186,6 +186,7 @@ impl StatusCommand {
         let mut rows: Vec<Vec<String>> = vec![head.into_iter().map(str::to_owned).collect()];
         let mut reasons = Vec::new();
         for v in document.get("items").items() {
+            // Groups of the server itself are always available, and there are many.
             let local = v.str_at(&["service"]) == "Local";
             if local && !self.all {
                 continue;
@@ -241,6 +242,7 @@ fn row(v: &Value, now: &str, wide: bool) -> Vec<String> {
         ago(v.str_at(&["since"]), now),
         load,
         text(&["requests", "latency", "p99"]),
+        // One column for all failures; JSON and YAML tell them apart.
         (number("unreachable") + number("unanswered") + number("serverErrors")).to_string(),
         text(&["breaker"]),
         document(v, "discovery"),
@@ -311,6 +313,7 @@ fn aligned(rows: &[Vec<String>]) -> String {
     let width = |c: usize| {
         rows.iter()
             .filter_map(|r| r.get(c))
+            // Characters and not bytes: messages need not be ASCII.
             .map(|t| t.chars().count())
             .max()
             .unwrap_or(0)

@@ -149,6 +149,7 @@ pub(super) fn read(matches: &ArgMatches) -> Result<StoreCommand, UsageError> {
         }
         values.put(flag.name, given);
     }
+    // `Err` here, too, if the subcommand does not have the flag.
     let own = |flag: &str| matches.try_get_one::<String>(flag).ok().flatten();
     let path = |flag: &str| {
         let path = own(flag).map(PathBuf::from);
@@ -160,6 +161,7 @@ pub(super) fn read(matches: &ArgMatches) -> Result<StoreCommand, UsageError> {
         "compact" => StoreAction::Compact,
         "backup" => StoreAction::Backup(path("to")?),
         "restore" => {
+            // The default exceeds what most stores write between two backups.
             let ahead = own("revisions-ahead").map_or(Ok(1_000_000), |n| n.parse());
             let ahead = ahead.map_err(|_| UsageError::new("--revisions-ahead must be a number, 0 or more"))?;
             StoreAction::Restore(path("from")?, ahead)

@@ -214,6 +214,7 @@ pub(super) fn check(flag: &Flag, value: &str) -> Result<(), UsageError> {
         ValueType::Int => parse_int(value).map(drop).map_err(|e| invalid(&e)),
         ValueType::Float => parse_float(value).map(drop).map_err(|e| invalid(&e)),
         ValueType::Duration => {
+            // Go's durations may have a sign, which the parser does not take.
             let duration = parse_duration(value.strip_prefix('-').unwrap_or(value));
             duration.map(drop).map_err(|e| invalid(&e))
         }

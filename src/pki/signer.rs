@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn certificates_end_with_their_issuer() {
+    fn certificates_expire_no_later_than_their_issuer() {
         let (_dir, signer) = ca(false);
         let key = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).unwrap();
         let ends = |life: u64, now: OffsetDateTime| {

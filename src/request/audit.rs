@@ -49,6 +49,7 @@ pub struct UntilUpgradeEnds(pub Arc<dyn std::any::Any + Send + Sync>);
 
 /// Audit data of one request. Clones share it. The default value records nothing.
 #[derive(Clone, Default)]
+// `None` instead of an empty trail, so that requests that are not audited allocate nothing.
 pub struct AuditTrail(Option<Arc<Trail>>);
 
 struct Trail {

@@ -17,8 +17,9 @@ use std::time::{Duration, Instant};
 /// The request context. Each field is absent until the filter that sets it has run; `crate::server::chain`
 /// lists who sets what.
 #[derive(Clone, Default)]
+// One value and not one extension per field: each insertion into the extensions would box and hash again.
 pub struct RequestContext {
-    /// The client's address.
+    /// Address of the peer, from the connection.
     pub remote: Option<RemoteAddr>,
     /// The certificate chain from the TLS handshake; `None` if the client presented none.
     pub certificates: Option<PeerCertificates>,

@@ -28,7 +28,7 @@ fn error_before_fragment(url: &str) -> Option<String> {
         }
         _ => (false, head),
     };
-    // What follows a scheme without a slash is opaque: `mailto:a@b`.
+    // The part after a scheme without a slash is opaque: `mailto:a@b`.
     if has_scheme && !rest.starts_with('/') {
         return None;
     }

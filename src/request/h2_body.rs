@@ -40,6 +40,7 @@ impl H2Body {
 
     /// Polls for the next frame.
     pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, h2::Error>>> {
+        // h2 gives the trailers only after the data has ended.
         if !self.data_ended {
             match ready!(self.stream.poll_data(cx)) {
                 Some(Ok(data)) => return Poll::Ready(Some(Ok(self.received(data)))),

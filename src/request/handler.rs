@@ -8,9 +8,9 @@ use async_trait::async_trait;
 use std::pin::Pin;
 use std::sync::Arc;
 
-/// An incoming request.
+/// A request with the erased [`Body`].
 pub type Request = http::Request<Body>;
-/// An outgoing response.
+/// A response with the erased [`Body`].
 pub type Response = http::Response<Body>;
 
 /// The boxed future of [`Handler::handle`] and [`UnprotectedHandler::serve`], as `async_trait` spells it.
@@ -27,7 +27,7 @@ pub(crate) type ResponseFuture<'t> = Pin<Box<dyn Future<Output = Response> + Sen
 /// The future is dropped when the client disconnects. Writes, which must complete, run in an owned task.
 #[async_trait]
 pub(crate) trait Handler: Send + Sync + 'static {
-    /// Answers the request.
+    /// Runs the filter chain for a request and returns its response.
     async fn handle(&self, req: Request) -> Response;
 }
 

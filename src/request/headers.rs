@@ -14,6 +14,7 @@ pub(crate) const MAX_HEADER_FIELDS: usize = 4096;
 const MAX_LISTED: usize = 128;
 
 /// The names in the lines of a list such as `Connection` or `Trailer`; those beyond the first 128 are ignored.
+// What cannot be a name is skipped: the line comes from a peer and must not fail the message.
 pub(crate) fn listed(headers: &HeaderMap, list: HeaderName) -> impl Iterator<Item = &str> {
     let lines = headers.get_all(list).iter();
     lines
@@ -59,7 +60,7 @@ pub(crate) fn folds_to_prefix(name: &str, prefix: &str) -> bool {
 /// forwarded.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct IdentityHeaders {
-    /// Exact names.
+    /// Names that are claimed as a whole.
     pub names: Vec<HeaderName>,
     /// Prefixes, in lower case.
     pub prefixes: Vec<String>,

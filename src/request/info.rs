@@ -18,7 +18,7 @@ use crate::apimachinery::value::Str;
 /// The parsed request line. Strings are empty where the path does not specify a value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestInfo {
-    /// The decoded path.
+    /// The path after percent-decoding.
     pub path: Str,
     /// True for `/api/<v>/<resource>…` and `/apis/<g>/<v>/<resource>…`.
     pub is_resource: bool,

@@ -4,6 +4,7 @@
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 use std::borrow::Cow;
 
+// The unreserved characters of RFC 3986: the set that Go never escapes.
 const UNRESERVED: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 /// The characters that Go escapes in a query component.
 const QUERY: &AsciiSet = &UNRESERVED;

@@ -51,7 +51,7 @@ impl ApiGroup {
         self
     }
 
-    /// The group version.
+    /// The group version that the kinds are served in.
     pub fn group_version(&self) -> &GroupVersion {
         &self.gv
     }
@@ -86,6 +86,7 @@ impl ApiGroup {
         let mut served: Vec<(Arc<Resource>, Arc<Store>)> = Vec::new();
         for kind in kinds {
             let (row, store) = kind.serve(&gv, storage, admission)?;
+            // Two rows of one path would shadow each other without an error.
             if served.iter().any(|(other, _)| other.gvr == row.gvr) {
                 let plural = &row.gvr.resource;
                 return Err(unusable(

@@ -63,7 +63,7 @@ pub struct Kind {
 struct OwnColumn {
     name: Str,
     ty: Str,
-    /// Dot-separated.
+    /// Field names from the root of the object, dot-separated.
     path: Str,
 }
 
@@ -186,12 +186,14 @@ impl Kind {
     ) -> Result<(Arc<Resource>, Arc<Store>), Error> {
         self.check_names()?;
         let gvk = gv.with_kind(&self.kind);
+        // Parsed only now, because it needs the group version.
         let schema =
             KindSchema::parse(gvk.clone(), &self.schema, &FieldPath::default()).map_err(|e| Error::Schema {
                 kind: self.kind.to_string(),
                 reason: aggregate(&e),
             })?;
         let strategy = SchemaStrategy::new(schema.structural().clone(), self.status, self.strategy);
+        // Without the version: all versions of a group share their objects, as upstream's keys do.
         let prefix = format!("/registry/{}/{}/", gv.group, self.plural);
         let mut subresources = Vec::new();
         if self.status {
@@ -238,6 +240,7 @@ impl Kind {
         // reference cycle.
         let parent = store(&row);
         for make in self.subresources {
+            // Checked after it is made, because the name comes from the subresource itself.
             let made = make(parent.clone()).into_row(gv, row.group_resource());
             check_name(&self.kind, &made.name)?;
             if row.subresource(&made.name).is_some() {
@@ -245,6 +248,7 @@ impl Kind {
             }
             row.subresources.push(made);
         }
+        // A second store, since the first has a copy of the row from before the subresources.
         let store = store(&row);
         for take in self.takers {
             take(store.clone());
@@ -277,9 +281,11 @@ fn columns(own: &[OwnColumn]) -> Columns {
         description: Str::default(),
         priority: 0,
     };
+    // Upstream's frame around the columns of custom resources; `name` is the format that clients look for.
     let mut all = vec![column("Name", "string", "name")];
     all.extend(own.iter().map(|c| column(&c.name, &c.ty, "")));
     all.push(column("Age", "string", ""));
+    // Split once and not for each row of each table.
     let paths: Vec<Vec<Str>> = own.iter().map(|c| c.path.split('.').map(Str::from).collect()).collect();
     // Only these fields are decoded for a table, so a column's path must be among them.
     let mut reads = Mask::of(&["metadata.{name,creationTimestamp}"]);

@@ -36,6 +36,7 @@ impl Port {
     /// # Errors
     /// The port is taken, the certificate cannot be used.
     pub fn bind(address: SocketAddr, pair: &ServingPair, client_cas: Vec<Arc<DynamicCa>>) -> Result<Self, Error> {
+        // The embedding program's choice first: it may need a validated provider.
         let provider = rustls::crypto::CryptoProvider::get_default()
             .cloned()
             .unwrap_or_else(|| Arc::new(rustls::crypto::aws_lc_rs::default_provider()));
@@ -97,6 +98,7 @@ impl ApiServer {
             metrics: prepared.telemetry.port.clone(),
         };
         let files = port.watched();
+        // Before the hooks run, since their health checks must be reachable meanwhile.
         let handle = server.serve(port.listener);
         let stop = tasks.stop_signal().clone();
         tasks.spawn("certificates", async move {
@@ -166,12 +168,15 @@ impl Rest {
         let stop = || port.iter().for_each(ServerHandle::stop_accepting);
         lifecycle.shut_down(times, hooks, stop, || async {}).await;
         if let Some(port) = port {
+            // Requests have had their time; what is left are idle connections and stragglers.
             port.drain(Duration::from_secs(2)).await;
         }
+        // After the requests and before the store, both of which tasks may use.
         let deadline = tokio::time::Instant::now() + Duration::from_secs(5);
         if let Err(late) = tasks.shutdown(deadline).await {
             tracing::warn!("{late}");
         }
+        // It waits for the disk, which must not block a reactor.
         if let Err(e) = tokio::task::spawn_blocking(move || engine.shutdown()).await {
             tracing::error!("closing the store failed: {e}");
         }

@@ -192,6 +192,7 @@ impl Subresource {
     /// Serves the verbs `get`, `update` and `patch`.
     #[must_use]
     pub fn update(mut self, handler: Arc<impl UpdateSubresource>) -> Self {
+        // A patch needs the object that it applies to, so an update is never served without a get.
         self.handlers.get = Some(handler.clone());
         self.handlers.update = Some(handler);
         self

@@ -7,7 +7,7 @@ use super::respond;
 use crate::request::{Authorized, Request, ResponseFuture, UnprotectedHandler};
 use std::sync::Arc;
 
-/// What serves a path: a web service or the mux.
+/// The handler of a path: a web service or the mux.
 pub(crate) enum Target {
     /// A web service claims the path.
     WebService(DynHandler),

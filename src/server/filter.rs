@@ -57,7 +57,6 @@ pub(crate) struct FilterSpec {
 pub(crate) struct Unmet(u32);
 
 impl Unmet {
-    /// Nothing is missing.
     pub(crate) const NONE: Self = Self(0);
 
     /// True if nothing is missing.

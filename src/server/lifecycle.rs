@@ -117,7 +117,7 @@ impl Lifecycle {
         // Concurrently: hooks must not lengthen the shutdown beyond the longer of the two.
         tokio::join!(delay, hooks);
         stop_accepting();
-        // Draining starts before the signal fires: whoever sees the signal can rely on new requests being
+        // Draining starts before the signal fires: a task that sees the signal can rely on new requests being
         // rejected.
         self.requests.start_draining();
         self.not_accepting_new_request.fire();

@@ -133,7 +133,7 @@ pub(crate) fn route_not_found(headers: &HeaderMap) -> Response {
     status(&s, headers)
 }
 
-/// The container's 405.
+/// The container's 405: the path exists, but not with this method.
 pub(crate) fn method_not_allowed(headers: &HeaderMap) -> Response {
     let mut s = Status::new(
         405,
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_route_compares_whole_types() {
+    fn a_route_compares_whole_media_types() {
         let accepted = |accept: &'static [u8]| {
             let accept = HeaderValue::from_bytes(accept).unwrap();
             is_accepted("application/jwk-set+json", &HeaderMap::from_iter([(ACCEPT, accept)]))
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_without_protobuf_refuse_it_in_indented_json() {
+    fn unsupported_protobuf_falls_back_to_indented_json() {
         for (accept, want, indented) in [
             (PROTOBUF, "application/json", true),
             (
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_indented_for_people() {
+    fn errors_are_indented_for_command_line_clients() {
         let headers = HeaderMap::from_iter([(USER_AGENT, HeaderValue::from_static("curl/8"))]);
         let (_, body) = encode(&MEDIA, &Status::unauthorized(), &headers);
         assert!(body.starts_with(b"{\n  ") && body.ends_with(b"}"));

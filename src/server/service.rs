@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn layers_of_tower_http_fit() {
+    async fn layers_of_tower_http_can_be_used() {
         let layers = ServiceBuilder::new()
             .layer(tower_http::trace::TraceLayer::new_for_http())
             .layer(tower_http::sensitive_headers::SetSensitiveRequestHeadersLayer::new([

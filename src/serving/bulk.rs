@@ -193,7 +193,7 @@ impl Writer {
         };
     }
 
-    /// Records that everything has been written and flushed. What follows may again be small.
+    /// Records that everything has been written and flushed. The next write may again be small.
     pub(super) fn has_flushed(&mut self) {
         if self.left < SMALL_WRITE && self.pending.turn.is_none() && self.small_since.elapsed() >= SMALL_WRITE_INTERVAL
         {
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn connections_that_end_do_not_hold_up_others() {
+    async fn closed_connections_do_not_delay_others() {
         let (all, log) = (BulkTurns::default(), Log::default());
         let gone = tokio::spawn(upload(all.clone(), usize::MAX, "gone", log.clone()));
         while log.lock().is_empty() {

@@ -47,7 +47,7 @@ pub(super) struct Shared {
     pub(super) limits: Limits,
     /// Limits the number of handshakes that compute at the same time.
     pub(super) handshakes: Arc<FairSemaphore>,
-    /// Uploads take turns, too.
+    /// Schedules large transfers, uploads included.
     pub(super) bulk: BulkTurns,
     pub(super) protocols: Protocols,
     pub(super) handler: Arc<dyn Handler>,

@@ -80,7 +80,7 @@ impl ClassLimits {
         Self {
             all,
             guaranteed: [half_open.clamp(1, max_half_open), open, local, authenticated],
-            // Whatever the addresses, unauthenticated connections cannot take the slots reserved for others.
+            // From any number of addresses, unauthenticated connections cannot take the slots reserved for others.
             max: [max_half_open, all - authenticated - local, all, all],
             per_address: [per_address, per_address, all, all],
         }

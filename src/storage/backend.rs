@@ -103,7 +103,7 @@ impl From<Unavailable> for Error {
     }
 }
 
-/// A running store.
+/// A running store of objects: the embedded engine or an etcd cluster.
 pub trait Backend: Send + Sync + 'static {
     /// Returns the store of a resource; repeated calls with one prefix return the same store. May be called
     /// at any time.

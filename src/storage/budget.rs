@@ -260,7 +260,7 @@ impl Share {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        // What a closed cache has used is free for the others.
+        // The share of a closed cache is available to the others.
         self.set(0, 0);
     }
 }

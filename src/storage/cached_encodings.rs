@@ -63,7 +63,7 @@ impl CachedEncodings {
         // the possibility.
         let mut slot = self.0.load();
         if slot.is_none() {
-            // Of several threads that do so at the same time, one succeeds.
+            // If several threads do this at the same time, one succeeds.
             let new = Slot::new(budget.encoding_cache.clone());
             self.0.compare_and_swap(&slot, Some(new));
             slot = self.0.load();

@@ -42,10 +42,10 @@ pub enum InvalidToken {
     /// Not base64; Go's decoder stops at this byte.
     #[error("continue key is not valid: illegal base64 data at input byte {0}")]
     Base64(usize),
-    /// Not JSON.
+    /// Base64 of something that is not JSON.
     #[error("continue key is not valid: {0}")]
     Json(#[from] json::Error),
-    /// Not an object.
+    /// A value of this JSON type instead of an object.
     #[error("continue key is not valid: json: cannot unmarshal {0} into Go value of type storage.continueToken")]
     NoObject(&'static str),
     /// A member of another type.
@@ -53,17 +53,17 @@ pub enum InvalidToken {
         "continue key is not valid: json: cannot unmarshal {found} into Go struct field continueToken.{field} of type {expected}"
     )]
     Member {
-        /// Its actual type.
+        /// The JSON type that it has.
         found: &'static str,
-        /// Its name.
+        /// The name of the member, and of the field in Go.
         field: &'static str,
-        /// Go's type.
+        /// The type of the field in Go.
         expected: &'static str,
     },
     /// Written by another version.
     #[error("continue key is not valid: server does not recognize this encoded version {0}")]
     Version(String),
-    /// No revision.
+    /// The revision is missing or 0.
     #[error("continue key is not valid: incorrect encoded start resourceVersion (version meta.k8s.io/v1)")]
     Revision,
     /// No key to continue at.

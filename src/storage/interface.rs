@@ -82,9 +82,9 @@ impl ListOptions {
 
 /// Result of [`Storage::list`], in key order.
 pub struct Listing {
-    /// The selected objects.
+    /// The objects of this page.
     pub entries: Vec<Arc<Entry>>,
-    /// The list's resourceVersion.
+    /// The `resourceVersion` of the list.
     pub revision: Revision,
     /// Where the next page starts; `None` on the last page.
     pub next: Option<ContinueToken>,
@@ -221,7 +221,7 @@ pub enum Error {
     Unreadable {
         /// The key that the value is stored under.
         key: Box<str>,
-        /// The failed transformation.
+        /// Why it could not be decrypted.
         source: Arc<TransformError>,
     },
     /// An object could not be encrypted (500 InternalError).

@@ -31,13 +31,13 @@ pub enum KmsError {
     Status {
         /// `name` of the plugin in the configuration.
         provider: String,
-        /// The failed call.
+        /// Why the call failed.
         source: Arc<KmsError>,
     },
     /// The plugin reports that it is not well.
     #[error("got unexpected healthz status: {0}")]
     Healthz(String),
-    /// The plugin speaks another version.
+    /// The plugin implements another version.
     #[error("expected KMSv2 API version v2, got {0}")]
     Version(String),
     /// The plugin's version changed while it was in use.
@@ -53,7 +53,7 @@ pub enum KmsError {
     KeyId {
         /// The id is confidential.
         hash: String,
-        /// The cause.
+        /// Why the id is unusable.
         source: SourceError,
     },
     /// No new seed could be encrypted.
@@ -61,7 +61,7 @@ pub enum KmsError {
     Rotation {
         /// Correlates the logs of both sides.
         uid: String,
-        /// The failed call.
+        /// Why the call failed.
         source: Arc<KmsError>,
     },
     /// The plugin has not encrypted a seed yet.
@@ -94,7 +94,7 @@ pub enum KmsError {
     Start {
         /// `name` of the plugin in the configuration.
         provider: String,
-        /// What the system reported.
+        /// The system's error.
         why: String,
     },
     /// The system's random number generator failed.

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn joined_parts_are_the_same_whatever_their_size() {
+    fn joined_parts_of_any_size_are_equal() {
         for length in [0, 1, LARGE - 2, LARGE - 1, LARGE, 3 * LARGE + 1] {
             let long = vec![b'x'; length];
             assert_eq!(join(&[b"<", &long, b">"]), [b"<", &long[..], b">"].concat());

@@ -79,7 +79,7 @@ impl CompressedDraft {
             if status == Status::StreamEnd {
                 break;
             }
-            // Out of room: the stream goes on with the next part of the buffer.
+            // The buffer is full: the stream continues with its next part.
             deflated.reserve(json.len() / 4);
         }
         Some(Self {

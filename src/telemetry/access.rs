@@ -53,6 +53,7 @@ pub(super) fn derive(families: &Families) {
             authorization,
         ),
     ] {
+        // The annotation turns the closure into the function pointer that `Derived` stores.
         let same: fn(&[LabelPair]) -> Option<Vec<LabelPair>> = |labels| Some(labels.to_vec());
         Derived::register(r, name, help, &["result"], &DURATIONS, vec![(source.clone(), same)]);
     }
@@ -172,6 +173,7 @@ pub struct ImpersonationMetrics {
 }
 
 #[derive(Clone, Debug)]
+// Both families have the same labels, so one call records in both.
 struct Counted {
     total: IntCounterVec,
     took: HistogramVec,
@@ -219,6 +221,7 @@ impl ImpersonationMetrics {
 
     /// Records an attempt; `mode` is the mode that allowed it, if any.
     pub fn attempted(&self, mode: Option<&str>, took: Duration) {
+        // A denied attempt belongs to no mode: none of them allowed it.
         self.attempts.note(mode.unwrap_or_default(), mode.is_some(), took);
     }
 

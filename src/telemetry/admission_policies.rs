@@ -66,6 +66,7 @@ pub(crate) struct MutatingPolicyMetrics {
 impl MutatingPolicyMetrics {
     /// Registers the families. Call once per registry.
     pub(crate) fn new(registry: &Registry) -> Self {
+        // No enforcement action: bindings of mutating policies have none.
         let labels = ["policy", "policy_binding", "error_type"];
         Self {
             checks: counters(

@@ -30,6 +30,7 @@ pub struct AdmissionStepMetrics {
 struct Series {
     recent: Latencies,
     observed: AtomicU64,
+    // An integer, because there is no atomic addition of floats; it suffices for 584 years.
     nanos: AtomicU64,
 }
 
@@ -40,6 +41,7 @@ struct FamilyCollector {
 }
 
 fn index(operation: &str, rejected: bool, phase: &str) -> Option<usize> {
+    // Anything else has no place in the summary; the histogram counts it nevertheless.
     let operation = OPERATIONS.iter().position(|o| *o == operation)?;
     let phase = PHASES.iter().position(|p| *p == phase)?;
     Some((operation * REJECTED.len() + usize::from(rejected)) * PHASES.len() + phase)
@@ -104,6 +106,7 @@ impl Collector for FamilyCollector {
         for operation in OPERATIONS {
             for (i, rejected) in REJECTED.into_iter().enumerate() {
                 for phase in PHASES {
+                    // The second of `REJECTED` is "true".
                     let series = index(operation, i == 1, phase).map(|i| &self.metrics.summary[i]);
                     // A combination that never occurred has no series, as upstream.
                     let Some(summary) = series.and_then(Series::read) else {

@@ -85,6 +85,7 @@ impl AdmissionWebhookMetrics {
     pub(crate) fn called(&self, of: WebhookLabels<'_>, took: Duration, code: u16, rejected: bool) {
         let rejected = if rejected { "true" } else { "false" };
         let code = code.min(MAX_CODE).to_string();
+        // The code comes first, because the durations have all labels but that.
         let labels = [&code, of.name, of.operation, rejected, of.step];
         self.requests.with_label_values(&labels).inc();
         self.durations

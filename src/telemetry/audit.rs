@@ -48,6 +48,7 @@ impl AuditMetrics {
 
     /// Records that `plugin` failed to store `events`.
     pub(crate) fn failed(&self, plugin: &str, events: usize) {
+        // By event and not by batch, so that batched and blocking backends compare.
         self.errors.with_label_values(&[plugin]).inc_by(events as u64);
     }
 

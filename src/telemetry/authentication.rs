@@ -11,6 +11,7 @@ pub struct TokenCacheMetrics {
     miss: IntCounter,
     ok: IntCounter,
     error: IntCounter,
+    // By result of the lookup: hit, miss.
     took: [Histogram; 2],
 }
 
@@ -92,6 +93,7 @@ impl ReloadMetrics {
     pub(crate) fn reloaded(&self, ok: bool) {
         let labels = [self.server.as_str(), if ok { "success" } else { "failure" }];
         self.total.with_label_values(&labels).inc();
+        // A clock before 1970 yields zero and not a panic.
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.last.with_label_values(&labels).set(now.as_secs_f64());
     }

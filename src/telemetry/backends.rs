@@ -31,9 +31,9 @@ pub struct BackendMetrics {
 /// Statistics of one backend.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BackendReading {
-    /// Requests in flight.
+    /// Requests in flight, without watches.
     pub requests: usize,
-    /// Open watches.
+    /// Watches in flight; they have a limit of their own.
     pub watches: usize,
     /// Requests and watches rejected because of a limit, since the process started.
     pub rejected: u64,
@@ -164,6 +164,7 @@ impl BackendMetrics {
 
     /// Sets the statistics of all addresses; those shared by several backends are summed.
     pub fn set_endpoints<'a>(&self, all: impl Iterator<Item = (&'a str, EndpointReading)>) {
+        // Addresses come and go with Pods, and a gauge that nobody sets would keep its last value.
         for family in [&self.connections, &self.in_flight, &self.waiting, &self.ejected] {
             family.reset();
         }

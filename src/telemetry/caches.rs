@@ -54,6 +54,7 @@ pub(crate) struct CacheReading {
 
 /// Handles of the families. Series are per group and plural, and exist as long as the cache does.
 pub(crate) struct Caches {
+    // Tables, so that setting and removing the series of a resource cover the same families.
     gauges: [(IntGaugeVec, Read); 4],
     sums: [(IntCounterVec, Read); 7],
     lists: IntCounterVec,
@@ -222,11 +223,13 @@ impl Caches {
                 now.fetched[i],
             );
         }
+        // Fallback and success, in the order of `CacheReading::consistent`.
         let reads = [("false", "true"), ("true", "true"), ("true", "false")];
         for ((fallback, success), count) in reads.into_iter().zip(now.consistent).filter(|(_, n)| *n > 0) {
             let labels = [fallback, group, resource, success];
             raise(&self.consistent.with_label_values(&labels), count);
         }
+        // Also at zero: an alert on failures needs a series to start from.
         for (status, count) in ["success", "failure", "error"].into_iter().zip(now.comparisons) {
             raise(&self.comparisons.with_label_values(&[group, resource, status]), count);
         }

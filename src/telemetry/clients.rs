@@ -68,12 +68,14 @@ impl ClientRequestMetrics {
                     }
                 }
             }
+            // A host of the previous generation moves to this one, and its series survive.
             let known = hosts.before.remove(host).unwrap_or_default();
             hosts.used.insert(host.to_owned(), known);
         }
         let all = hosts.used.entry(host.to_owned()).or_default();
         let is_known = |code: &str, all: &HostSeries| all.iter().any(|(c, m)| c == code && m == method);
         let code = match is_known(code, all) || all.len() < MAX_SERIES {
+            // `other` itself may exceed the limit, by one series per method.
             true => code,
             false => OTHER,
         };

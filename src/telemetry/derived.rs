@@ -89,7 +89,9 @@ impl Sum {
         // Both lists are sorted, and every bound of ours exists in theirs.
         let mut theirs = h.get_bucket().iter();
         for (count, bound) in self.counts.iter_mut().zip(buckets) {
+            // Goes on behind the last match, so both lists are read once.
             let same = theirs.find(|b| b.upper_bound() >= *bound);
+            // Without such a bound only infinity is above, which counts every sample.
             *count += same.map_or(h.get_sample_count(), Bucket::cumulative_count);
         }
         self.count += h.get_sample_count();

@@ -10,6 +10,7 @@ const BUCKETS: usize = 27 * 4;
 
 /// Two histograms: one is current, the other is the previous window.
 pub(crate) struct Latencies {
+    // Counts and not samples: recording is one atomic addition, and percentiles need no sort.
     windows: [[AtomicU32; BUCKETS]; 2],
     counted: AtomicU64,
     second: AtomicBool,
@@ -35,6 +36,7 @@ impl Latencies {
         self.windows[window][bucket(after)].fetch_add(1, Ordering::Relaxed);
         // Concurrent calls may rotate or clear slightly out of step, which costs a few samples at most.
         if self.counted.fetch_add(1, Ordering::Relaxed) % WINDOW == WINDOW - 1 {
+            // The older window, which becomes the current one, must be empty by then.
             for b in &self.windows[1 - window] {
                 b.store(0, Ordering::Relaxed);
             }
@@ -66,6 +68,7 @@ impl Latencies {
 }
 
 fn bucket(after: Duration) -> usize {
+    // At least 1, since zero has no logarithm.
     let us = u64::try_from(after.as_micros()).unwrap_or(u64::MAX).max(1);
     let doubling = us.ilog2() as usize;
     // The two bits below the highest one.

@@ -12,6 +12,7 @@ pub struct PortMetrics {
     handshake_errors: IntCounter,
     /// `torana_connections_refused_total`.
     refused: IntCounter,
+    // Stalls of connections and of requests are one family, which belongs to the pool.
     compute: ComputeMetrics,
 }
 

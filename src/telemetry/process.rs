@@ -59,6 +59,7 @@ pub(super) fn register(r: &Registry) {
         platform(),
     ])
     .set(1);
+    // Without these the gateway still works, so it starts.
     if let Err(error) = r.register(Box::new(Process::new())) {
         tracing::warn!("process metrics are not available: {error}");
     }
@@ -111,6 +112,7 @@ impl Process {
             let at = |i: usize| stat.get(i).copied().unwrap_or(0.0);
             // `utime` and `stime`: fields 14 and 15 of proc(5), counted here from the third.
             self.cpu.set((at(11) + at(12)) / TICKS_PER_SECOND);
+            // `vsize`, field 23, is in bytes.
             self.virtual_.set(at(20));
             // Counted in pages, whose size is not 4 KiB on all kernels of 64-bit ARM.
             self.resident.set(at(21) * rustix::param::page_size() as f64);

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 tokio::task_local! {
+    // By task and not by thread: a request's future moves between the threads of the pool.
     static CURRENT: Arc<RequestParts>;
 }
 
@@ -66,6 +67,7 @@ impl RequestParts {
     /// Adds to a part. Of parts that happen side by side, the longest counts, as upstream.
     pub(crate) fn record(&self, part: Part, took: Duration) {
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        // The variants index the durations, as they do `NAMES`.
         let total = &self.0[part as usize];
         match part {
             // Relaxed: the parts are only read after the request has ended.

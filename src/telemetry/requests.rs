@@ -75,6 +75,7 @@ pub struct RequestMetrics {
     total: IntCounterVec,
     duration: HistogramVec,
     sizes: HistogramVec,
+    // These three are counted rarely enough for a lookup by label values at each use.
     longrunning: IntGaugeVec,
     terminations: IntCounterVec,
     aborts: IntCounterVec,
@@ -144,6 +145,7 @@ struct OwnedLabels {
 
 impl RequestMetrics {
     pub(super) fn new(r: &Registry) -> Self {
+        // Upstream's label sets differ by family: only the first two tell dry runs apart.
         let fewer = labels_without_dry_run();
         let with_code = |l: &[&'static str]| -> Vec<&'static str> { l.iter().copied().chain(["code"]).collect() };
         // As upstream's: from a kilobyte, by powers of ten.
@@ -276,6 +278,7 @@ impl RequestMetrics {
     fn find(&self, known: &HashMap<u64, Vec<Arc<Series>>>, labels: &Labels<'_>, code: u16) -> Option<Arc<Series>> {
         // A keyed hash: clients choose some of the labels and must not be able to make them collide.
         let hash = self.hasher.hash_one((labels, code));
+        // Compared as well, because two combinations may have one hash.
         let found = known.get(&hash)?.iter().find(|s| s.code == code && s.key.is(labels))?;
         Some(found.clone())
     }
@@ -287,6 +290,7 @@ impl RequestMetrics {
         if let Some(series) = self.find(&known, labels, code) {
             return series;
         }
+        // A limit of its own for each resource: a client that varies one cannot use up the series of the others.
         let key = [labels.group, labels.version, labels.resource].map(str::to_owned);
         let count = adding.entry(key).or_default();
         // Beyond the limit all further combinations share one series; code 0 stands for all codes.

@@ -32,6 +32,7 @@ pub(crate) fn connection(peer: SocketAddr) -> Span {
         network.transport = "tcp",
         network.peer.address = %peer.ip(),
         network.peer.port = peer.port(),
+        // Known only after the handshake; a field that is not declared here could not be recorded then.
         network.protocol.name = Empty,
         network.protocol.version = Empty,
     )

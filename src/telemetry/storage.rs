@@ -23,6 +23,7 @@ pub(super) struct StorageFamilies {
     leased: HistogramVec,
 }
 
+// Sorted by name; label values are given in this order.
 const RESOURCE: [&str; 2] = ["group", "resource"];
 const OPERATION: [&str; 3] = ["group", "operation", "resource"];
 

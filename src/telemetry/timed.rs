@@ -59,6 +59,7 @@ impl TimedHistogram {
         let passed = now.saturating_sub(self.since);
         self.since = self.since.max(now);
         self.nanos[self.bucket] += passed;
+        // Each nanosecond counts as one observation of the value.
         self.sum += self.value * passed as f64;
     }
 
@@ -75,6 +76,7 @@ impl TimedHistogram {
         });
         let mut histogram = Histogram::default();
         histogram.set_bucket(buckets.collect());
+        // With the last bucket, which has no bound and therefore no entry above.
         histogram.set_sample_count(self.nanos.iter().sum());
         histogram.set_sample_sum(self.sum);
         histogram
@@ -87,6 +89,7 @@ pub(crate) struct TimedFamily(Arc<Inner>);
 
 struct Inner {
     desc: Desc,
+    // Filled before a scrape and not during it: whoever owns the histograms holds locks of its own.
     shown: Mutex<Vec<Metric>>,
 }
 
@@ -132,6 +135,7 @@ impl Collector for FamilyCollector {
         family.set_name(self.0.desc.fq_name.clone());
         family.set_help(self.0.desc.help.clone());
         family.set_field_type(MetricType::HISTOGRAM);
+        // Copied and kept: a second scrape may collect before the next update.
         let shown = self.0.shown.lock();
         family.set_metric(shown.clone());
         vec![family]

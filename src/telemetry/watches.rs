@@ -17,6 +17,7 @@ impl WatchFamilies {
                 "Events sent to watching clients.",
                 &["group", "resource", "version"],
             ),
+            // Without the version, as upstream's: its cacher counts them, which serves all versions.
             initial: counters(
                 r,
                 "apiserver_init_events_total",

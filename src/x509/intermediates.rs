@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_as_a_path_may_have_and_few_of_one_name_are_tried() {
+    fn intermediates_are_limited_in_total_and_per_name() {
         let kept = |chain: &[CertificateDer<'_>]| intermediates_to_try(chain).len();
         let distinct: Vec<_> = (0..8).map(|i| certificate(&format!("ca-{i}"), 1)).collect();
         assert_eq!(intermediates_to_try(&distinct), distinct[..MAX_INTERMEDIATES]);

@@ -346,7 +346,7 @@ impl<'s> Plan<'s> {
         if self.extent == Extent::Everything || site.is_collection() || matches!(site.ty, Ty::Any(_)) {
             return all;
         }
-        // Of the string variants, pick one per field by hashing its path.
+        // Pick one of the string variants per field, by hashing its path.
         let sum: usize = site
             .owner
             .name

@@ -179,7 +179,7 @@ pub(crate) async fn a_stalled_watcher_does_not_delay_writers(b: Backend) {
     for i in 1..300 {
         a = update(&s, &a, &i.to_string()).await;
     }
-    // Whatever it delivers must be without a gap.
+    // The delivered events must have no gap.
     let mut expected = 2;
     while let Some(item) = stalled.try_next() {
         assert!(describe(Some(item)).ends_with(&format!("@{expected}")));

@@ -5,7 +5,7 @@ use super::support::{Gateway, wait_for};
 use crate::etcd_process::{Etcd, is_there};
 
 #[test]
-fn of_two_gateways_one_runs_the_loops_and_the_other_takes_over() {
+fn only_one_gateway_runs_the_loops_and_another_takes_over() {
     if !is_there() {
         return;
     }

@@ -84,7 +84,7 @@ fn a_namespace_that_was_being_deleted_is_deleted_by_the_next_process() {
 }
 
 #[test]
-fn a_cascade_that_was_interrupted_is_ended_by_the_next_process() {
+fn an_interrupted_cascade_is_completed_by_the_next_process() {
     let (dir, mut g) = gateway();
     let mut interrupted = 0;
     for policy in ["background", "foreground", "orphan"] {

@@ -35,7 +35,7 @@ fn rollout(g: &Gateway) {
 }
 
 #[test]
-fn the_objects_of_a_deployment_go_with_it_or_stay() {
+fn objects_of_a_deployment_are_deleted_with_it_or_orphaned() {
     let (_dir, g) = gateway();
     wait_for("the default account", || exists(&g, &["sa", "default"]));
     for policy in ["foreground", "background"] {

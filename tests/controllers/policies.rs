@@ -43,7 +43,7 @@ fn status(g: &Gateway, path: &str) -> String {
 }
 
 #[test]
-fn expressions_that_do_not_fit_the_types_get_warnings() {
+fn ill_typed_expressions_get_warnings() {
     let (_dir, g) = gateway();
     g.kubectl_in(&["apply", "-f", "-"], Some(DEFINITION));
     g.until_established("gadgets.shop.example.com");

@@ -4,7 +4,7 @@ use super::gateway;
 use super::support::wait_for;
 
 #[test]
-fn a_range_stays_until_no_address_needs_it() {
+fn a_service_cidr_is_kept_while_an_address_needs_it() {
     let (_dir, g) = gateway();
     let range = "apiVersion: networking.k8s.io/v1\nkind: ServiceCIDR\nmetadata: {name: more}\nspec: {cidrs: [192.168.77.0/24]}\n";
     g.kubectl_in(&["create", "-f", "-"], Some(range));

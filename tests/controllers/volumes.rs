@@ -26,7 +26,7 @@ spec: {accessModes: [ReadWriteOnce], capacity: {storage: 1Gi}, hostPath: {path: 
 "#;
 
 #[test]
-fn volumes_stay_while_they_are_in_use() {
+fn volumes_in_use_are_not_deleted() {
     let (_dir, g) = gateway();
     wait_for("the default account", || exists(&g, &["sa", "default"]));
     g.kubectl_in(&["create", "-f", "-"], Some(CLAIM));
@@ -71,7 +71,7 @@ spec:
 "#;
 
 #[test]
-fn a_finished_job_is_deleted_after_its_time() {
+fn a_finished_job_is_deleted_after_its_ttl() {
     let (_dir, g) = gateway();
     g.kubectl_in(&["create", "-f", "-"], Some(JOB));
     g.kubectl_in(&["create", "-f", "-"], Some(&JOB.replace("name: j}", "name: runs}")));

@@ -170,7 +170,7 @@ fn pod_spec(template: &Value) -> Value {
 }
 
 #[test]
-fn values_that_cannot_work_are_refused() {
+fn invalid_values_are_refused() {
     if !has("helm") {
         return;
     }

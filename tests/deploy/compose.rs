@@ -74,7 +74,7 @@ fn the_processes_of_the_compose_file_work_together() {
         dir.path().join("example.log"),
     );
 
-    // The kubeconfig that the file's comment tells how to get.
+    // Creates the kubeconfig as the comment in the file describes.
     let mut issue = Command::new(env!("CARGO_BIN_EXE_torana"));
     let issued = issue
         .args(["kubeconfig", "me", "--group=system:masters"])

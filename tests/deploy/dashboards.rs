@@ -117,7 +117,7 @@ fn assert_shows(file: &str, board: &Value, picture: &str) {
 }
 
 #[test]
-fn dashboards_fit_together() {
+fn dashboards_have_valid_links_and_current_pictures() {
     let boards = dashboards();
     for (file, board) in &boards {
         let picture = root("docs/pictures").join(format!("dashboard-{}", file.replace(".json", ".svg")));

@@ -146,7 +146,7 @@ fn block(section: &str, text: &str) -> String {
 }
 
 #[test]
-fn the_manual_backs_up_and_restores() {
+fn backup_and_restore_commands_of_the_manual_work() {
     let machine = Machine::boot();
     machine.sh("kubectl create configmap before");
     machine.sh(&block("Back up and restore", "store backup"));
@@ -164,7 +164,7 @@ fn the_manual_backs_up_and_restores() {
 }
 
 #[test]
-fn the_manual_rotates_every_generated_key() {
+fn rotation_commands_of_the_manual_replace_every_generated_key() {
     let section = "Rotate keys and certificates";
     let machine = Machine::boot();
     let read = |name: &str| std::fs::read_to_string(machine.path("var/lib/torana/pki").join(name)).expect(name);

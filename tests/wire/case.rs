@@ -84,7 +84,7 @@ pub(crate) struct Step {
     pub wait: Option<f64>,
     pub grace: Option<f64>,
 
-    // What is kept, and what is compared.
+    // The values to capture, and the parts to compare.
     pub capture: BTreeMap<String, String>,
     pub compare: Compare,
     pub view: Option<String>,

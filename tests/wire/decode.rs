@@ -68,7 +68,7 @@ fn scalar(text: &str, plain: bool) -> Value {
         "" | "~" | "null" => Value::Null,
         "true" => json!(true),
         "false" => json!(false),
-        // Whatever JSON reads as a number is one, and nothing else is.
+        // A text is a number exactly if it is one in JSON.
         _ => serde_json::Number::from_str(text).map_or_else(|_| json!(text), Value::Number),
     }
 }

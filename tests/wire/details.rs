@@ -32,7 +32,7 @@ const MARKS: &[&str] = &[
     "yaml: ",
 ];
 
-/// Whether a message shows an implementation detail. Of such messages only the presence is compared.
+/// Whether a message shows an implementation detail. Only the presence of such messages is compared.
 pub(crate) fn is_implementation(message: &str) -> bool {
     MARKS.iter().any(|mark| message.contains(mark))
         || message.match_indices("map[").any(|(i, _)| !ends_in_word(&message[..i]))

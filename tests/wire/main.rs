@@ -38,7 +38,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-/// What a case may require that is not here, and why.
+/// Requirements of cases that this gateway does not meet, with the reasons.
 const ELSEWHERE: &[(&str, &str)] = &[(
     "sample",
     "needs Kubernetes' sample-apiserver and etcd; `SAMPLE_APISERVER=… make parity` runs it, and \
@@ -172,7 +172,7 @@ fn recorded_exchanges_are_answered_as_by_kube_apiserver() {
     if !everything {
         say(&failures);
         say(&format!("{totals:?}"));
-        // Of a part of an area nothing is promised.
+        // The promises are about whole areas, so a run of a part of an area does not check them.
         let whole = |area: &&String| promised[*area].total == totals[*area].total;
         assert_eq!(fallen.iter().find(whole), None, "an area fell below its promise");
         return;
@@ -223,7 +223,7 @@ fn record() {
     let all: Vec<&Recording> = recordings.iter().collect();
     let mut results = replay::all(&all, |recording| {
         let outcomes = match reason(recording) {
-            // What cannot be recorded here stays.
+            // A case that cannot be recorded here keeps its recording.
             Some(_) => recording.recorded.iter().cloned().map(Ok).collect(),
             None => replay::record(&target, recording, LONG),
         };

@@ -76,7 +76,7 @@ fn fields(step: &Step, want: &Value, at: &str) -> usize {
             leaves(value, &format!("/{part}"), &mut pointers);
         }
     }
-    // Of some messages only the presence is compared; the next test shows which.
+    // For some messages only the presence is compared; the next test shows which.
     pointers.retain(|p| !p.ends_with("/message") && p != "/events");
     let stride = (pointers.len() / FIELDS).max(1);
     let chosen = pointers.iter().step_by(stride);

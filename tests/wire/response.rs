@@ -20,7 +20,7 @@ const COMPARED: &[&str] = &[
 /// Headers that only the steps compare that name them. Any other header is a difference, whatever its value:
 /// the recordings have none.
 const ALLOWED: &[&str] = &[
-    // Of documents; the recordings leave it out.
+    // OpenAPI documents have it; the recordings omit it.
     "Accept-Ranges",
     "Audit-Id",
     "Cache-Control",
@@ -29,14 +29,14 @@ const ALLOWED: &[&str] = &[
     "Date",
     "Etag",
     "Last-Modified",
-    // Of Go's metrics handler.
+    // Set by Go's metrics handler.
     "Process-Start-Time-Unix",
     "Transfer-Encoding",
     "Vary",
     "X-Content-Type-Options",
     "X-Kubernetes-Pf-Flowschema-Uid",
     "X-Kubernetes-Pf-Prioritylevel-Uid",
-    // Of the extension server in `callback.rs`, passed on.
+    // Set by the extension server in `callback.rs` and forwarded.
     "X-Parity",
 ];
 

@@ -106,6 +106,7 @@ impl Base {
         Ok(Outbound::from_environment()
             .map_err(Error::other)?
             .with_socket_dirs(self.options.aggregator.socket_dirs.clone())
+            // A backend at these addresses would be this server: a loop.
             .refusing(OwnAddress {
                 bound: self.address,
                 advertised: self.options.advertise_address,

@@ -145,6 +145,7 @@ impl Applier {
         };
         let namespace = match (resource.namespaced, object.namespace()) {
             (false, _) => "",
+            // As kubectl, where neither the manifest nor the context names one.
             (true, "") => "default",
             (true, namespace) => namespace,
         };

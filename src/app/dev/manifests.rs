@@ -40,6 +40,7 @@ fn collect(dir: &Path, depth: usize, files: &mut Fingerprint) {
         if meta.is_dir() && !hidden && depth < MAX_DEPTH {
             collect(&path, depth + 1, files);
         } else if meta.is_file() && !hidden && matches!(kind, Some("yaml" | "yml" | "json")) {
+            // With the size, since two writes may have the same coarse timestamp.
             files.push((path, meta.modified().ok(), meta.len()));
         }
     }
@@ -81,6 +82,7 @@ fn read(path: &Path) -> Result<Vec<Value>, InvalidManifests> {
 
 /// Splits a stream of YAML documents.
 fn documents(text: &str) -> Vec<String> {
+    // Split here, because the decoder takes a single document.
     let mut all = vec![String::new()];
     for line in text.lines() {
         // What follows the marker belongs to the document: `--- {kind: A}`.

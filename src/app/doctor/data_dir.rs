@@ -68,6 +68,7 @@ pub(super) fn examine(dir: &Path, embedded: bool, findings: &mut Vec<Finding>) {
             reason = "the type of the fields depends on the architecture"
         )]
         let (kind, free) = (found.f_type as u64, found.f_bavail as u64 * found.f_bsize as u64);
+        // Where the field is signed, the type of CIFS is negative.
         findings.push(file_system(kind & 0xffff_ffff, embedded));
         findings.push(space(free));
     }
@@ -121,6 +122,7 @@ impl Drop for Scratch {
 fn measure(dir: &Path) -> io::Result<Vec<Duration>> {
     let path = dir.join(format!(".torana-doctor-{}", std::process::id()));
     let mut open = OpenOptions::new();
+    // Never an existing file, and never through a link.
     let file = open.write(true).create_new(true).mode(0o600).open(&path)?;
     let mut scratch = Scratch(path, file);
     let block = [0x5a; BLOCK];
@@ -143,6 +145,7 @@ fn measure(dir: &Path) -> io::Result<Vec<Duration>> {
 fn sync(times: &[Duration], embedded: bool) -> Finding {
     let check = "sync";
     let at = |percent: usize| times.get((times.len() * percent / 100).min(times.len().saturating_sub(1)));
+    // The 49th of fifty.
     let (Some(median), Some(high)) = (at(50), at(96)) else {
         return Finding::error(check, "no sync ended within the time limit", "use another disk");
     };

@@ -33,9 +33,9 @@ pub enum ConfigurationError {
     /// The key's value contains something else than header names.
     #[error("{key}: {name:?} is not a valid header name")]
     HeaderName {
-        /// The ConfigMap's key.
+        /// The key in the ConfigMap `extension-apiserver-authentication`.
         key: String,
-        /// The entry.
+        /// The entry of its list that is not a header name.
         name: String,
     },
     /// A CA bundle cannot be used.

@@ -86,7 +86,7 @@ async fn start_fails_if_the_core_server_stays_unreachable() {
 }
 
 #[test]
-fn rounds_without_a_watch_or_without_a_read_are_ever_rarer() {
+fn failed_reads_and_watches_both_count_towards_the_backoff() {
     assert_eq!(failures_after(3, None, None), 0);
     assert_eq!(failures_after(3, Some("403"), None), 4);
     assert_eq!(failures_after(3, None, Some("gone")), 4);

@@ -134,7 +134,7 @@ impl Configuration {
     /// Parses a file. `service_accounts` are our own token issuers, which no provider may claim.
     ///
     /// # Errors
-    /// The field or line at fault.
+    /// The invalid field or line.
     pub fn parse(text: &str, service_accounts: &[String]) -> Result<Self, Error> {
         // Parsers keep different ones of two equal keys; in a trust configuration neither may be picked
         // silently.

@@ -1,6 +1,6 @@
 //! CEL expressions of an `AuthenticationConfiguration` (upstream: `apiserver/pkg/authentication/cel`):
 //! [`Expression::claims`] and [`Expression::user`] compile them, and [`Expression::evaluate`] evaluates them.
-//! What the results mean is left to `claims`.
+//! `claims` interprets the results.
 
 use crate::apimachinery::value::{Map, Value};
 use crate::request::UserInfo;

@@ -102,7 +102,7 @@ impl<T: Clone + Send + 'static> Memo<T> {
         let (verify, of, against) = (self.verify.clone(), chain.clone(), ca.clone());
         let found = off_thread(0, move || {
             let found = verified(&*verify, &of, &*against);
-            // Held by the work, which goes on when its request is dropped.
+            // Held by the work, which continues when its request is dropped.
             drop(permit);
             found
         });

@@ -157,6 +157,7 @@ pub(crate) struct Sources {
 pub(crate) struct Graph {
     view: ArcSwap<View>,
     writing: Mutex<()>,
+    /// Set late: it needs stores, and the chain in front of the stores needs the authorizer.
     followed: OnceLock<Followed>,
 }
 

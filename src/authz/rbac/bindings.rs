@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn bindings_are_ordered_by_name_however_many_there_are() {
+    fn any_number_of_bindings_is_ordered_by_name() {
         let names: Vec<String> = (0..2 * FEW).map(|i| format!("b{i:02}")).collect();
         let subjects = |bindings: &Option<Bindings>| -> Vec<usize> {
             bindings.iter().flat_map(Bindings::iter).map(|b| b.subject).collect()

@@ -174,7 +174,7 @@ impl HeldRules {
     fn missing_within(&self, wanted: &[PolicyRule], steps: &mut StepBudget) -> Result<MissingRules, BudgetExhausted> {
         let mut found = Collector::default();
         for rule in wanted {
-            // Upstream reports all missing rules; a message with more than a few hundred helps nobody, and
+            // Upstream reports all missing rules; a message with more than a few hundred is of no use, and
             // collecting them could take gigabytes.
             let open = self.resources(rule, &mut found, steps)? && self.paths(rule, &mut found, steps)?;
             if !open {

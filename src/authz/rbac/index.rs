@@ -136,7 +136,7 @@ impl Index {
         }
     }
 
-    /// Puts a changed scope in the place of the one that it was made from. Takes a short time, whatever has changed.
+    /// Replaces the original scope by the changed one. Takes a short time for a change of any size.
     pub(super) fn set_scope(&mut self, changed: ChangedScope) {
         match changed.binding {
             Some(new) => self.bindings.insert(changed.key, new),

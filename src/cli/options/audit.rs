@@ -188,6 +188,7 @@ fn truncation(values: &Values, of: &str) -> Result<Option<Truncation>, UsageErro
         max_event: positive(values, &format!("audit-{of}-truncate-max-event-size"))?,
         max_batch: positive(values, &batch_flag)?,
     };
+    // Else an event of the permitted size would fit into no batch.
     if limit.max_batch < limit.max_event {
         return Err(UsageError::invalid(
             &batch_flag,

@@ -125,6 +125,7 @@ impl AuthenticationOptions {
 
 impl OidcOptions {
     fn read(values: &Values) -> Result<Option<Self>, UsageError> {
+        // Any of them: a provider without URL or client would otherwise be ignored silently.
         let given = values.given().any(|name| name.starts_with("oidc-"));
         let url = values.text("oidc-issuer-url");
         let client = values.text("oidc-client-id");

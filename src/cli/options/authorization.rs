@@ -55,6 +55,7 @@ impl AuthorizationOptions {
         if me.authorizers.is_empty() {
             me.authorizers = [Mode::Node, Mode::Rbac].map(AuthorizerConfig::of).into();
         }
+        // With a configuration file, the modes are known only when `complete` has read it.
         if me.config.is_none() {
             me.check_files(values)?;
         }

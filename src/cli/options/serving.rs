@@ -59,6 +59,7 @@ impl ServingOptions {
         let port = u16::try_from(port)
             .map_err(|_| UsageError::invalid("secure-port", &port.to_string(), "expected a port from 0 to 65535"))?;
         Ok(Self {
+            // The listener accepts IPv6 on it as well.
             bind_address: address(values, "bind-address")?.unwrap_or(IpAddr::from([0, 0, 0, 0])),
             port,
             share_port: values.bool("permit-port-sharing")?,

@@ -154,6 +154,7 @@ impl EtcdOptions {
                 )));
             }
         };
+        // It only confirms the choice, which --etcd-servers makes.
         match values.text("storage-backend") {
             "" => {}
             "etcd3" if servers.is_empty() => return Err(UsageError::new("--etcd-servers must be specified")),

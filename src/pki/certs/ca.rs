@@ -81,7 +81,7 @@ struct Parts {
 }
 
 impl DynamicCa {
-    /// Reads the bundle from a file. Who serves with it re-reads it when the file changes.
+    /// Reads the bundle from a file. The caller re-reads it when the file changes.
     ///
     /// # Errors
     /// Fails if the file cannot be read or holds no usable bundle.

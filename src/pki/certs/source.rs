@@ -13,7 +13,7 @@ pub enum CertError {
     Read {
         /// The file that was to be read.
         path: PathBuf,
-        /// What the system reported for it.
+        /// The system's error.
         source: std::io::Error,
     },
     /// The content is not a usable certificate, key or bundle.

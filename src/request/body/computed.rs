@@ -26,6 +26,7 @@ impl Body {
         let (left, mut body) = (self.size_hint(), self);
         // One frame ahead: enough to overlap encoding with sending, and little memory for a client that stalls.
         let (out, frames) = mpsc::channel(1);
+        // A second handle: the job captures one, and the other runs it.
         let caller = current.clone();
         let work = async move {
             // Reserve first: a frame is computed only when the reader has room for it, and the caller has

@@ -142,6 +142,7 @@ impl RequestInfo {
             let mut decodable = true;
             let (mut watch, mut limit, mut timeout, mut field) = (None, None, None, None);
             for (key, value) in query::pairs(raw) {
+                // One pass for all four keys, since each lookup would decode the query again.
                 let slot = match &*key {
                     "watch" => &mut watch,
                     "limit" => &mut limit,

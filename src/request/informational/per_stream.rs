@@ -51,7 +51,7 @@ impl H2InformationalQueue {
         mine
     }
 
-    /// Drops everything queued. Whatever is left belongs to streams that have ended.
+    /// Drops everything queued. The remaining hints belong to streams that have ended.
     pub(crate) fn clear(&self) {
         let mut waiting = self.lock();
         *waiting = Waiting::default();

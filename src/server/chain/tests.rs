@@ -85,7 +85,7 @@ fn filter_order_matches_upstream() {
 }
 
 #[test]
-fn needs_that_no_outer_filter_meets_are_detected() {
+fn unmet_filter_requirements_are_detected() {
     use ContextField::{AuditId, Caller, Received, RequestInfo};
     use authorization::Authorization as Inner;
     let unmet = |needs: &'static [ContextField]| FilterSpec { needs, sets: &[] }.around(Unmet::NONE);

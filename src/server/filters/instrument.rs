@@ -43,7 +43,7 @@ impl Instrument {
             _ => "",
         };
         let requests = &self.telemetry.requests;
-        // Counted from here on, also while the handler waits; the guard decrements whatever becomes of the request.
+        // Counted from here on, also while the handler waits; the guard decrements in any case.
         let running = info
             .is_long_running()
             .then(|| Running::start(requests.longrunning(&request_labels(&info, apply))));
@@ -92,7 +92,7 @@ impl Drop for Ended {
         if let Some(size) = &self.series.size {
             size.observe(self.bytes as f64);
         }
-        // Also if the body was cut off: the request was served all the same.
+        // Also if the body was cut off, because the request was served.
         self.series.total.inc();
         let now = tokio::time::Instant::now().into_std();
         self.series

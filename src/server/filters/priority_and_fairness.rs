@@ -58,7 +58,7 @@ const SPEC: FilterSpec = FilterSpec {
     sets: &[],
 };
 
-/// An executing request.
+/// What a request holds until its response is sent.
 struct Seat {
     _permit: Permit,
     _running: Counted,

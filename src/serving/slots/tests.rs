@@ -78,7 +78,7 @@ fn unauthenticated_connections_never_take_reserved_slots() {
 }
 
 #[test]
-fn a_newcomer_survives_a_flood_from_another_address() {
+fn a_new_connection_survives_a_flood_from_another_address() {
     let mut port = Port::new(&limits(64));
     for _ in 0..1000 {
         port.connect(1);

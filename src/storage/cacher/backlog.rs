@@ -32,7 +32,7 @@ pub(super) enum Backlog {
     Replay(Replay),
 }
 
-/// The initial state.
+/// The rest of the initial state.
 pub(super) struct State {
     snapshot: Held,
     /// The last key examined.

@@ -29,7 +29,7 @@ pub struct CacheStats {
     pub counters: Arc<Counters>,
 }
 
-/// A monotonic counter.
+/// A number that only grows, and starts at 0 with the process.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 

@@ -123,7 +123,7 @@ pub(super) struct Pin {
     counts: VecDeque<Count>,
 }
 
-/// What a trim has discarded, to be dropped without the history's lock: freeing a burst takes tens of milliseconds.
+/// Events that a trim discarded, to be dropped without the history's lock: freeing a burst takes tens of milliseconds.
 #[derive(Default)]
 pub(super) struct Discarded {
     events: Vec<Arc<Event>>,

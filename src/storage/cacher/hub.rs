@@ -1,8 +1,8 @@
 //! [`Hub`]: the watchers of a resource, indexed by scope, and the event queue of each ([`Subscriber`]).
 //!
 //! An event is offered to the watchers of the whole resource, of its namespace and of its key; other watchers
-//! cost nothing. Of those that it concerns, watchers with equal selectors are neighbours in the index, and the
-//! selector is evaluated once for all of them ([`offer`]).
+//! cost nothing. Watchers with equal selectors are adjacent in the index, and the selector is evaluated once for
+//! all of them ([`offer`]).
 //!
 //! Queues are bounded: a watch whose queue stays full longer than [`FULL_QUEUE_GRACE`] or reaches
 //! [`HARD_LIMIT`] is ended. The dispatcher never waits for a reader and never skips an event.

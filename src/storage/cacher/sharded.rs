@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
 
-/// Of 100,000 entries some 1,600 are moved at once.
+/// With 100,000 entries, a shard that grows moves some 1,600 at a time.
 const SHARDS: usize = 64;
 
 type Shard<V> = HashMap<Box<str>, V>;

@@ -102,7 +102,7 @@ impl Snapshot {
         self.entries.get(key).map(|s| &s.0)
     }
 
-    /// Number of entries.
+    /// Number of entries, whatever their prefix.
     pub fn len(&self) -> usize {
         self.entries.len()
     }

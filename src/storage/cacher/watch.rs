@@ -22,7 +22,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::{Instant, Sleep};
 
-/// Interval between bookmarks.
+/// As upstream's `defaultBookmarkFrequency`.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 /// How long before the announced end the last bookmark is sent.
 const BEFORE_END: Duration = Duration::from_secs(2);
@@ -32,7 +32,7 @@ pub(super) struct CacheWatch {
     id: u64,
     /// True once the initial state or replay has been delivered; only the queue is left.
     is_live: bool,
-    /// What the current poll may still spend on selecting initial objects and past changes. Shared by
+    /// Remaining steps of the current poll for selecting initial objects and past changes. Shared by
     /// `poll_next` and the calls of `try_next` that follow it.
     steps: usize,
     /// The revision of the bookmark that ends the initial state, until it has been sent.

@@ -50,7 +50,7 @@ pub(super) fn refuse_half_restored(dir: &Path) -> Result<(), OpenError> {
 /// A write in its stored form.
 pub(super) struct Row {
     pub revision: u64,
-    /// The full key.
+    /// With the prefix of its resource.
     pub key: String,
     /// Revision of the replaced state, 0 if there was none.
     pub prev: u64,

@@ -25,28 +25,28 @@ pub enum OpenError {
     },
     /// The file to create exists already.
     Exists {
-        /// The existing file.
+        /// The file, which is not overwritten.
         path: PathBuf,
     },
     /// A file is not a usable backup.
     Backup {
-        /// The backup file.
+        /// The file that was to be restored.
         path: PathBuf,
-        /// The defect.
+        /// The problem, as the text after a colon.
         why: String,
     },
     /// A file could not be opened or created.
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// What the system reported for it.
+        /// The system's error.
         source: std::io::Error,
     },
     /// The file's contents are inconsistent.
     Damaged {
-        /// The damaged file.
+        /// The database file.
         path: PathBuf,
-        /// The defect.
+        /// The problem, as the text after a colon.
         why: String,
     },
     /// The file was written in another version of the format.

@@ -303,7 +303,7 @@ impl Transform for Marking {
 }
 
 #[tokio::test]
-async fn released_objects_come_back_although_they_cannot_be_encrypted_again() {
+async fn released_objects_are_restored_even_if_encryption_fails() {
     let dir = tempfile::tempdir().expect("a directory");
     let engine = Engine::open(dir.path(), Options::default()).expect("opens");
     let marking = Arc::new(Marking(AtomicBool::new(false)));

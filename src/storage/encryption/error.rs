@@ -13,7 +13,7 @@ pub enum ConfigError {
     Read {
         /// The file of `--encryption-provider-config`.
         path: PathBuf,
-        /// What the system reported for it.
+        /// The system's error.
         source: io::Error,
     },
     /// The file is empty.

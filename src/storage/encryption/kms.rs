@@ -22,7 +22,7 @@ const SEED: u64 = 1;
 /// Maximum total length of annotations, in bytes.
 const MAX_ANNOTATIONS_LENGTH: usize = 32 << 10;
 
-/// A stored value.
+/// The message in which a value is stored (upstream's message of this name).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct EncryptedObject {
     pub data: Vec<u8>,

@@ -33,6 +33,7 @@ impl Default for Waits {
         let labels = ["group", "resource"].map(str::to_owned).to_vec();
         let desc = Desc::new(NAME.to_owned(), HELP.to_owned(), labels, HashMap::new());
         Self {
+            // A `Result`. Invalid literals would leave the family out instead of ending the process.
             desc: desc.into_iter().collect(),
             now: Arc::default(),
         }

@@ -55,6 +55,7 @@ pub(super) struct ServedNames(ArcSwap<Names>);
 impl Names {
     /// Changes the names of a group version; `None` if it would exceed the limit of group versions.
     fn change(&self, group: &str, version: &str, change: impl FnOnce(&mut Served)) -> Option<Self> {
+        // A copy that shares its maps: requests go on reading the snapshot that it replaces.
         let mut names = self.clone();
         let mut versions = names
             .groups
@@ -134,6 +135,7 @@ impl ServedNames {
         if self.0.load().gone.is_empty() {
             return imbl::HashSet::new();
         }
+        // Taken and cleared in one step, so that no removal in between is lost.
         let before = self.0.rcu(|names| Names {
             gone: imbl::HashSet::new(),
             ..Names::clone(names)

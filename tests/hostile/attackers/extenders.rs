@@ -68,12 +68,17 @@ pub(super) fn register_until_available(
     let group = new_group();
     let backend = Backend::start(behaviour(&group));
     register_as(scene, &group, backend.port, UNVERIFIED);
+    until_available(scene, &group);
+    (backend, group)
+}
+
+/// Waits until the server of a group has passed its check.
+pub(super) fn until_available(scene: &mut Scene<'_>, group: &str) {
     let path = format!("{API_SERVICES}/v1.{group}");
     scene.until("the backend is available", |scene| {
         let text = scene.stage.admin(&Request::get(path.as_str())).text();
         text.contains(r#""reason":"Passed""#)
     });
-    (backend, group)
 }
 
 pub(super) fn all(cases: &mut Cases, scale: &Scale) {

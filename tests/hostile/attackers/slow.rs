@@ -18,7 +18,7 @@ fn fill(scene: &mut Scene<'_>, n: usize, size: usize) {
 }
 
 /// Sends a hundred requests on each of so many HTTP/2 connections, whose windows it never opens.
-fn closed_windows(scene: &mut Scene<'_>, connections: usize, block: &[u8]) {
+pub(super) fn closed_windows(scene: &mut Scene<'_>, connections: usize, block: &[u8]) {
     let mut open = Vec::new();
     for _ in 0..connections {
         let Some(mut c) = scene.http2() else { break };

@@ -172,8 +172,8 @@ fn difference(ours: &Value, theirs: &Value, path: &str) -> Option<String> {
                 .map(|(i, (a, b))| difference(a, b, &format!("{path}[{i}]")))
                 .find_map(|d| d)
         }
-        // What Go writes as null (or, above, omits) when unset, the crate decodes as an empty value of its
-        // type.
+        // The crate decodes a field that Go writes as null (or, above, omits) when unset as an empty value of
+        // its type.
         (Value::Null, empty) if is_empty(empty) => None,
         // The crate writes whole floats with a fraction; in JSON both are the same number.
         (Value::Int(a), Value::Float(b)) if *a as f64 == *b => None,

@@ -71,7 +71,7 @@ pub(crate) fn echo(mut io: Tls, protocol: &str, mut left: usize) -> std::io::Res
     io.flush()
 }
 
-/// Port forwarding as kubelets do it, to a port that echoes. Of each forwarded connection the client opens
+/// Port forwarding as kubelets do it, to a port that echoes. For each forwarded connection the client opens
 /// the error stream first and the data stream next, with odd ids that ascend.
 pub(crate) fn port_forward(mut io: Tls, protocol: &str) -> std::io::Result<()> {
     switch(&mut io, protocol)?;

@@ -57,7 +57,7 @@ impl Model {
         emit::deflate(&emit::descriptions(&self.definitions))
     }
 
-    /// What query parameters mean, of the requests to all kinds and of connections: pairs of
+    /// Descriptions of the query parameters of requests to all kinds and of connections: pairs of
     /// `<options kind>.<field>`, with the field in lower case, and the text, each ended by a zero byte.
     pub fn parameters(&self) -> String {
         let mut out = String::new();

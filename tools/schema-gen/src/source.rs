@@ -1,4 +1,4 @@
-//! Parses the source text of k8s-openapi. Of each definition it reads the JSON schema literal, group, version
+//! Parses the source text of k8s-openapi. For each definition it reads the JSON schema literal, group, version
 //! and kind, and the list strategies of the DeepMerge impl.
 
 use std::collections::BTreeMap;

@@ -162,7 +162,7 @@ fn a_file_is_checked_in_upstreams_order() {
 }
 
 #[test]
-fn an_email_address_as_name_must_be_verified_somewhere() {
+fn an_email_address_used_as_name_must_be_verified() {
     let with = |name: &str, rest: &str| {
         let name = crate::apimachinery::field::quote(name);
         Configuration::parse(

@@ -164,7 +164,7 @@ async fn a_pending_change_of_the_cluster_delays_all_decisions() {
 }
 
 #[tokio::test]
-async fn a_decision_has_every_change_of_its_namespace_however_many_are_pending() {
+async fn a_decision_includes_every_pending_change_of_its_namespace() {
     let mut scene = Scene::new().await;
     let bindings = scene.sources.role_bindings.clone();
     for (namespace, key) in [("a", "a/x"), ("b", "b/x"), ("a", "a/y"), ("c", "c/x")] {

@@ -66,8 +66,8 @@ async fn a_watch_takes_seats_only_while_it_initializes() {
     c.flow_control = Some(flow_control::busy_for_all(1));
     let s = GenericServer::new("head", Arc::new(EmptyDelegate));
     let watch = FnHandler(|req: &Request| {
-        // What the watch verb does once the initial events have been sent is what happens here to the
-        // request's clone.
+        // Stands for the watch verb, which drops `initializing` once the initial events have been sent. Here it is
+        // dropped with the request.
         assert!(RequestContext::of(req).initializing.is_some());
         Response::new(Body::stream(http_body_util::StreamBody::new(
             futures_util::stream::pending::<Result<http_body::Frame<bytes::Bytes>, std::io::Error>>(),

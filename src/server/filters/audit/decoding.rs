@@ -91,7 +91,7 @@ pub(super) async fn decoded<T: Send + 'static>(
     length: usize,
     decode: impl FnOnce(&Record) -> T + Send + 'static,
 ) -> Option<T> {
-    // Before the thread is asked for: what waits for its turn must not occupy one.
+    // Acquired before the thread: a waiting task must not occupy one.
     let permit = record.audit().response_limits().decoding_permit().await;
     let record = record.clone();
     let work = move || {

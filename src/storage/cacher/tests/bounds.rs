@@ -288,7 +288,7 @@ async fn pinned_snapshots_are_bounded_in_bytes() {
 }
 
 #[test]
-fn the_last_change_of_a_namespace_is_known_as_far_as_the_history_goes() {
+fn the_last_change_of_a_namespace_is_known_within_the_history() {
     let mut feed = Feed::new(Bounds::default());
     let a = feed.put("a/x").entry.revision;
     // Neither the name of a namespace with the same beginning, nor an object of cluster scope.

@@ -1,4 +1,4 @@
-//! What the selectors of watches may cost: per poll, per event, and while a lock is held.
+//! Bounds on the cost of the selectors of watches: per poll, per event, and while a lock is held.
 
 use super::*;
 use crate::storage::select::{STEPS_PER_POLL, Select};
@@ -154,7 +154,7 @@ fn a_selector_that_cannot_be_compared_is_equal_to_itself_only() {
 }
 
 #[test]
-fn watches_with_one_selector_begin_where_each_of_them_starts() {
+fn watches_with_the_same_selector_start_at_their_own_revisions() {
     let mut feed = Feed::new(Bounds::default());
     let mut watches = [1, 3, 9].map(|since| {
         feed.watch(WatchOptions {

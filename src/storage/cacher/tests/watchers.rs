@@ -8,7 +8,7 @@ use super::*;
 async fn stalled_watcher_is_ended_after_a_gapless_queue() {
     let mut feed = Feed::new(Bounds::default());
     let mut w = feed.watch(WatchOptions::all());
-    // Of one instant: on a slow machine so many puts would exceed the time for which a queue may be full.
+    // All events have the same time: on a slow machine so many puts would exceed the time that a queue may be full.
     let now = Instant::now();
     for _ in 0..hub::HARD_LIMIT + 10 {
         let event = feed.event(feed.cacher.peek("ns/a"), "ns/a", false);

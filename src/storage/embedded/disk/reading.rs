@@ -8,7 +8,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 use std::collections::HashMap;
 use std::path::Path;
 
-/// A stored object.
+/// The current state of an object.
 #[derive(Clone)]
 pub(in super::super) struct Raw {
     pub revision: u64,
@@ -16,7 +16,7 @@ pub(in super::super) struct Raw {
     pub expires: Option<i64>,
 }
 
-/// A past write.
+/// A write of the history.
 pub(in super::super) struct RawEvent {
     pub revision: u64,
     pub value: Option<Bytes>,

@@ -7,10 +7,10 @@ use super::{OpenError, Progress, clear, file, open_store};
 use bytes::Bytes;
 use std::path::Path;
 
-/// A stored object.
+/// An object as it is exported and imported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Object {
-    /// The full key.
+    /// With the prefix of its resource.
     pub key: String,
     /// The revision of its last write.
     pub revision: u64,

@@ -2,16 +2,25 @@
 
 use super::{repeat, things};
 use crate::attackers::Cases;
-use crate::attackers::extenders::register;
+use crate::attackers::extenders::{register, until_available};
+use crate::attackers::slow::closed_windows;
 use crate::backend::{Backend, Tls};
 use crate::frames::{self, frame};
 use crate::scale::Scale;
 use crate::scene::Scene;
 use std::io::{Read, Write};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Serves a connection on which `respond` writes the response of each stream.
 fn serve_http2(io: &mut Tls, respond: &dyn Fn(u32, &mut Tls)) {
+    serve_within_windows(io, &|stream, _, io| respond(stream, io));
+}
+
+/// The same. `respond` also gets the flow-control window of the stream.
+fn serve_within_windows(io: &mut Tls, respond: &dyn Fn(u32, usize, &mut Tls)) {
+    const INITIAL_WINDOW_SIZE: [u8; 2] = [0, 4];
+    let mut window = 65_535;
     let mut preface = [0; 24];
     if io.read_exact(&mut preface).is_err() || io.write_all(&frame(frames::SETTINGS, 0, 0, &[])).is_err() {
         return;
@@ -28,9 +37,14 @@ fn serve_http2(io: &mut Tls, respond: &dyn Fn(u32, &mut Tls)) {
         }
         let stream = u32::from_be_bytes([head[5] & 0x7f, head[6], head[7], head[8]]);
         match (head[3], head[4]) {
-            (frames::SETTINGS, 0) => drop(io.write_all(&frame(frames::SETTINGS, 1, 0, &[]))),
+            (frames::SETTINGS, 0) => {
+                for setting in payload.chunks_exact(6).filter(|s| s[..2] == INITIAL_WINDOW_SIZE) {
+                    window = u32::from_be_bytes([setting[2], setting[3], setting[4], setting[5]]) as usize;
+                }
+                let _ = io.write_all(&frame(frames::SETTINGS, 1, 0, &[]));
+            }
             (frames::PING, 0) => drop(io.write_all(&frame(frames::PING, 1, 0, &payload))),
-            (frames::HEADERS, _) => respond(stream, io),
+            (frames::HEADERS, _) => respond(stream, window, io),
             (frames::GOAWAY, _) => return,
             _ => {}
         }
@@ -54,8 +68,39 @@ fn proper(stream: u32) -> Vec<u8> {
     [begin, frame(frames::DATA, frames::END_STREAM, stream, body.as_bytes())].concat()
 }
 
+/// A response without an end, as long as the window of its stream allows.
+fn fill(stream: u32, window: usize, io: &mut Tls) {
+    let _ = io.write_all(&frame(frames::HEADERS, frames::END_HEADERS, stream, &head(&[])));
+    let part = vec![b' '; 8 << 10];
+    for _ in 0..window / part.len() {
+        if io.write_all(&frame(frames::DATA, 0, stream, &part)).is_err() {
+            return;
+        }
+    }
+}
+
 pub(super) fn all(cases: &mut Cases, scale: &Scale) {
     use frames::*;
+    cases.add(
+        "http2: windows that are filled for 200 clients that do not read",
+        |scene| {
+            let filling = Arc::new(AtomicBool::new(false));
+            let fills = filling.clone();
+            let backend = Backend::start_http2(Arc::new(move |_, io| {
+                serve_within_windows(io, &|stream, window, io| match fills.load(Ordering::Relaxed) {
+                    true => fill(stream, window, io),
+                    false => drop(io.write_all(&proper(stream))),
+                });
+            }));
+            let group = register(scene, backend.port);
+            until_available(scene, &group);
+            // Not before: the checks of its availability expect an end.
+            filling.store(true, Ordering::Relaxed);
+            let path = format!("/apis/{group}/v1/namespaces/evil/things/a");
+            let block = frames::block("GET", &path, scene.token(), &[]);
+            closed_windows(scene, 2, &block);
+        },
+    );
     let n = scale.size(20_000);
     let mut peer = |name: &str, respond: Box<dyn Fn(u32, &mut Tls) + Send + Sync>| {
         cases.add(format!("http2: {name}"), move |scene: &mut Scene<'_>| {

@@ -115,4 +115,21 @@ pub(super) fn all(cases: &mut Cases, scale: &Scale) {
         let changed = scene.send_in_sequence(&changes).iter().filter(|a| a.code == 200).count();
         scene.expect(changed == changes.len(), || format!("{changed} changes are stored"));
     });
+    let schemas = scale.size(2_000);
+    cases.add("flow schema: 2,000 small ones of one level", move |scene| {
+        let made: Vec<Request> = (0..schemas)
+            .map(|i| {
+                Request::post(
+                    FLOWS,
+                    format!(
+                        r#"{{"apiVersion":"flowcontrol.apiserver.k8s.io/v1","kind":"FlowSchema","metadata":{{"name":"many-{i}"}},"spec":{{"matchingPrecedence":500,"priorityLevelConfiguration":{{"name":"global-default"}},"rules":[{{"subjects":[{{"kind":"Group","group":{{"name":"system:authenticated"}}}}],"nonResourceRules":[{{"verbs":["get"],"nonResourceURLs":["/x"]}}]}}]}}}}"#
+                    ),
+                )
+            })
+            .collect();
+        let created = scene.send_in_sequence(&made).iter().filter(|a| a.code == 201).count();
+        scene.expect(created == schemas, || format!("{created} are stored"));
+        scene.hold();
+        (0..schemas).for_each(|i| scene.delete_afterwards(format!("{FLOWS}/many-{i}")));
+    });
 }

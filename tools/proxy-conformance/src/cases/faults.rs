@@ -1,7 +1,7 @@
 //! Backends that fail at any byte.
 
 use crate::backend::{Event, Fault, Framing, Part, Script};
-use crate::case::Expect::{Body, BodyBegins, Status, StatusIn, Whole};
+use crate::case::Expect::{Body, BodyBegins, ReachedAtMost, Status, StatusIn, Whole};
 use crate::case::{Case, ScenarioFuture, case, scenario};
 use crate::environment::Scene;
 
@@ -30,7 +30,9 @@ pub(super) fn cases() -> Vec<Case> {
         scenario("3.4.8f", "bytes that are not HTTP end in a response, and do not affect the next request", garbage)
             .on(&["f1", "f2"]).http1_only(),
         broken(case("3.4.7a", "garbage instead of a response is a 503").answer_raw(b"\x00\x01\x02 what is this\r\n\r\n")),
-        broken(case("3.4.7b", "a closed connection instead of a response is a 503").answer_raw(b"")),
+        // Where the probe of the backend has left an idle connection, the request is first sent on that one, and once
+        // more on a new one when it ends without a byte, as Go's transport does.
+        broken(case("3.4.7b", "a closed connection instead of a response is a 503").answer_raw(b"").expect([ReachedAtMost(2)])),
         broken(case("3.4.7c", "a status line without a status is a 503").answer_raw(b"HTTP/1.1 OK\r\n\r\n")),
         broken(case("3.4.7d", "a status of four digits is a 503").answer_raw(b"HTTP/1.1 2000 OK\r\n\r\n")),
         broken(
