@@ -104,6 +104,8 @@ impl Handle {
     /// # Errors
     /// The outer ones are those of the read.
     async fn catch_up_with_etcd(&self, serving: &Serving) -> Result<Result<(), Error>, Error> {
+        // The events of this process's writes come without a request.
+        self.with_own_writes(serving).await;
         // Registered at once with the newest revision known: the progress response travels while the read
         // below does.
         let waiter = self.0.waiters.register(self.0.shared.members.seen());
