@@ -346,6 +346,14 @@ mod tests {
     use std::sync::atomic::{AtomicBool, AtomicUsize};
     use std::task::Poll;
 
+    fn things() -> ResourceConfig {
+        ResourceConfig {
+            prefix: "/registry/things/".into(),
+            fields: None,
+            compressed: false,
+        }
+    }
+
     #[test]
     fn a_subscriber_may_subscribe_another() {
         let informer: Informer<u8> = Informer(Arc::new(Inner {
@@ -373,11 +381,7 @@ mod tests {
     async fn changes_missed_between_watches_delay_reads_of_their_namespace() {
         let dir = tempfile::tempdir().unwrap();
         let engine = Engine::open(dir.path(), Options::default()).unwrap();
-        let storage = engine.resource(ResourceConfig {
-            prefix: "/registry/things/".into(),
-            fields: None,
-            compressed: false,
-        });
+        let storage = engine.resource(things());
         let draft = Draft::new(&crate::json!({"metadata": {"name": "x"}}), Vec::new());
         let stored = storage.put("a/x", Precondition::Absent, draft, None).await.unwrap();
         let (informer, handle) = Informer::new(storage.clone(), |_: &Entry| 0u8);
@@ -404,11 +408,7 @@ mod tests {
     async fn a_long_list_is_processed_a_few_objects_at_a_time() {
         let dir = tempfile::tempdir().unwrap();
         let engine = Engine::open(dir.path(), Options::default()).unwrap();
-        let storage = engine.resource(ResourceConfig {
-            prefix: "/registry/things/".into(),
-            fields: None,
-            compressed: false,
-        });
+        let storage = engine.resource(things());
         let puts = (0..3 * BATCH).map(|n| {
             let (storage, name) = (storage.clone(), format!("x{n}"));
             let draft = Draft::new(&crate::json!({"metadata": {"name": (name.as_str())}}), Vec::new());

@@ -6,11 +6,14 @@
 
 use super::errors;
 use super::resource::{Backing, Resource};
+use super::schema::reset_set;
 use super::strategy::{Context, RestStrategy, Strategy};
 use super::write::{DeleteOptions, Deleted, WriteOptions};
 use crate::admission::{Admission, AdmitAll};
+use crate::apimachinery::apply::{ApplyRequest, Writer};
 use crate::apimachinery::gvk::GroupResource;
 use crate::apimachinery::status::{Result, Status};
+use crate::apimachinery::time;
 use crate::apimachinery::validation::path_segment_name;
 use crate::apimachinery::value::Value;
 use crate::storage::{Budget, Entry, ListOptions, Listing, MinRevision, Storage, Watch, WatchOptions};
@@ -222,6 +225,47 @@ impl Store {
         };
         let updated = self.update(cx, name, &mut transform, false, &options).await?;
         Ok(updated.object.to_value())
+    }
+
+    /// Applies a condition to the status of a cluster-scoped object as `manager`, which owns it whoever has written it
+    /// before. Without a `lastTransitionTime` it has changed now. Not cancel safe.
+    ///
+    /// # Errors
+    /// 404, and the errors of validation and admission.
+    pub(crate) async fn apply_condition(&self, manager: &str, name: &str, mut condition: Value) -> Result<()> {
+        let resource = &self.resource;
+        let now = time::now();
+        if condition.get("lastTransitionTime").is_null() {
+            condition.set(&["lastTransitionTime"], now.as_str());
+        }
+        let gvk = resource.gvk();
+        let api_version = gvk.api_version();
+        let mut patch = crate::json!({
+            "apiVersion": (api_version.as_str()), "kind": (&*gvk.kind), "metadata": {"name": name},
+        });
+        patch.set(&["status", "conditions"], vec![condition]);
+        let request = ApplyRequest {
+            writer: Writer {
+                manager,
+                subresource: "status",
+                now: &now,
+                api_version: &api_version,
+            },
+            force: true,
+            reset: &reset_set(resource.strategy.reset_fields("status")),
+        };
+        let mut transform = |live: Option<&Value>| match live {
+            Some(_) => resource.schema.apply(live, patch.clone(), &request),
+            None => Err(Status::not_found(&resource.group_resource(), name)),
+        };
+        // Without a manager: the apply has updated the managed fields already.
+        let options = WriteOptions {
+            subresource: "status".to_owned(),
+            ..WriteOptions::default()
+        };
+        let cx = Context::system("");
+        let written = self.update(&cx, name, &mut transform, false, &options).await;
+        written.map(drop)
     }
 
     /// Deletes with default options. Not cancel safe.

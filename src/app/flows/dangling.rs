@@ -1,17 +1,13 @@
 //! Maintains the condition `Dangling` of each FlowSchema, which shows whether its priority level exists
 //! (upstream's `k8s.io/apiserver/pkg/util/flowcontrol/apf_controller.go`).
 
-use crate::apimachinery::apply::{ApplyRequest, Writer};
+use crate::apimachinery::Value;
 use crate::apimachinery::object::ObjectView;
-use crate::apimachinery::status::{Result, Status};
-use crate::apimachinery::{Value, time};
+use crate::apimachinery::status::Result;
 use crate::client::Informer;
 use crate::flowcontrol::IndexedSchema;
 use crate::json;
-use crate::registry::schema::reset_set;
 use crate::registry::store::Store;
-use crate::registry::strategy::Context;
-use crate::registry::write::WriteOptions;
 use crate::tasks::off_thread;
 use futures_util::{StreamExt as _, stream};
 use std::sync::Arc;
@@ -69,39 +65,8 @@ impl Dangling {
             .await
     }
 
-    async fn write(&self, name: &str, mut condition: Value) -> Result<()> {
-        let resource = self.store.resource();
-        let now = time::now();
-        if condition.get("lastTransitionTime").is_null() {
-            condition.set(&["lastTransitionTime"], now.as_str());
-        }
-        let api_version = resource.gvk().api_version();
-        let mut patch = json!({"apiVersion": (api_version.as_str()), "kind": "FlowSchema", "metadata": {"name": name}});
-        patch.set(&["status", "conditions"], vec![condition]);
-        let request = ApplyRequest {
-            writer: Writer {
-                manager: MANAGER,
-                subresource: "status",
-                now: &now,
-                api_version: &api_version,
-            },
-            // The condition belongs to this controller, whoever has written it before.
-            force: true,
-            reset: &reset_set(resource.strategy.reset_fields("status")),
-        };
-        let mut transform = |live: Option<&Value>| match live {
-            Some(_) => resource.schema.apply(live, patch.clone(), &request),
-            None => Err(Status::not_found(&resource.group_resource(), name)),
-        };
-        let options = WriteOptions {
-            subresource: "status".to_owned(),
-            ..WriteOptions::default()
-        };
-        let written = self
-            .store
-            .update(&Context::system(""), name, &mut transform, false, &options)
-            .await;
-        match written {
+    async fn write(&self, name: &str, condition: Value) -> Result<()> {
+        match self.store.apply_condition(MANAGER, name, condition).await {
             // A schema that was deleted meanwhile needs no condition.
             Err(e) if e.code != 404 => Err(e),
             _ => Ok(()),

@@ -20,17 +20,13 @@ use super::super::strategies::service::addresses::{
     ALLOCATOR, FAMILY_LABEL, MANAGED_BY_LABEL, belongs_to, delete_record, ip_address_for,
 };
 use super::{MANAGER, change, create_if_missing, find, report};
-use crate::apimachinery::apply::{ApplyRequest, Writer};
 use crate::apimachinery::object::ObjectView;
-use crate::apimachinery::status::{Result, Status};
+use crate::apimachinery::status::Result;
 use crate::apimachinery::time;
 use crate::apimachinery::validation::parse_ip;
 use crate::apimachinery::value::Value;
 use crate::client::Informer;
 use crate::controlplane::fields::strings;
-use crate::registry::WriteOptions;
-use crate::registry::schema::reset_set;
-use crate::registry::strategy::Context;
 use crate::storage::Entry;
 use crate::tasks::TaskGroup;
 use std::collections::HashMap;
@@ -93,38 +89,9 @@ async fn default_range(plane: &ControlPlane) -> Result<()> {
 
 /// Applies the condition `Ready`, without the `reason` that upstream leaves out and therefore does not own.
 async fn ready(plane: &ControlPlane) -> Result<()> {
+    let condition = crate::json!({"type": "Ready", "status": "True", "message": READY_MESSAGE});
     let store = plane.store(NETWORKING, "servicecidrs");
-    let resource = store.resource();
-    let now = time::now();
-    let api_version = resource.gvk().api_version();
-    let patch = crate::json!({
-        "apiVersion": (api_version.as_str()), "kind": "ServiceCIDR", "metadata": {"name": DEFAULT},
-        "status": {"conditions": [{
-            "type": "Ready", "status": "True", "message": READY_MESSAGE, "lastTransitionTime": (now.as_str()),
-        }]},
-    });
-    let request = ApplyRequest {
-        writer: Writer {
-            manager: STATUS_MANAGER,
-            subresource: "status",
-            now: &now,
-            api_version: &api_version,
-        },
-        force: true,
-        reset: &reset_set(resource.strategy.reset_fields("status")),
-    };
-    let mut transform = |live: Option<&Value>| match live {
-        Some(_) => resource.schema.apply(live, patch.clone(), &request),
-        None => Err(Status::not_found(&resource.group_resource(), DEFAULT)),
-    };
-    let options = WriteOptions {
-        subresource: "status".to_owned(),
-        ..WriteOptions::default()
-    };
-    store
-        .update(&Context::system(""), DEFAULT, &mut transform, false, &options)
-        .await
-        .map(drop)
+    store.apply_condition(STATUS_MANAGER, DEFAULT, condition).await
 }
 
 async fn all(plane: &ControlPlane, group: &str, plural: &str) -> Result<Vec<Value>> {
@@ -338,6 +305,7 @@ mod tests {
     use super::*;
     use crate::controlplane::tests::running;
     use crate::json;
+    use crate::registry::strategy::Context;
 
     async fn serve(plane: &ControlPlane, name: &str, ip: &str) -> Value {
         let mut object = json!({
